@@ -1,0 +1,91 @@
+"""Scalar functions used inside compiled pieces."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from evenroll.kernel import Floats
+
+SQRT_2PI = 2.5066282746310002
+
+
+@njit
+def softplus(x: float) -> float:
+    """log(1 + eˣ) without overflow; never below 1e-6, so that a density stays finite."""
+    value = x if x > 20.0 else math.log1p(math.exp(x))
+    return max(value, 1e-6)
+
+
+@njit
+def sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x))
+
+
+@njit
+def _poly(x: float, a: float, b: float, c: float, d: float, e: float, f: float, g: float, h: float) -> float:
+    """a + b x + … + h x⁷."""
+    return ((((((h * x + g) * x + f) * x + e) * x + d) * x + c) * x + b) * x + a
+
+
+@njit
+def normal_quantile(p: float) -> float:
+    """Φ⁻¹(p): ratios of polynomials for the centre and the tails (Wichura 1988, AS 241), relative error 1e-16."""
+    q = p - 0.5
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        top = _poly(r, 3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
+                    1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
+                    3.3430575583588128105e4, 2.5090809287301226727e3)  # fmt: skip
+        bottom = _poly(r, 1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
+                       2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4,
+                       5.2264952788528545610e3)  # fmt: skip
+        return q * top / bottom
+    r = math.sqrt(-math.log(p if q < 0 else 1.0 - p))
+    if r <= 5.0:
+        r -= 1.6
+        top = _poly(r, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+                    3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+                    2.27238449892691845833e-2, 7.74545014278341407640e-4)  # fmt: skip
+        bottom = _poly(r, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
+                       1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
+                       1.05075007164441684324e-9)  # fmt: skip
+    else:
+        r -= 5.0
+        top = _poly(r, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+                    2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                    2.71155556874348757815e-5, 2.01033439929228813265e-7)  # fmt: skip
+        bottom = _poly(r, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
+                       7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
+                       2.04426310338993978564e-15)  # fmt: skip
+    x = top / bottom
+    return -x if q < 0 else x
+
+
+# ---- randomness: one xoshiro256++ state (four uint64) per stream ------------------------------------------
+
+
+@njit
+def _rotate(x: np.uint64, k: int) -> np.uint64:
+    return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
+
+
+@njit
+def uniform(state: Floats) -> float:
+    """The next number of the stream, in the open interval (0, 1), 52 bits."""
+    result = _rotate(state[0] + state[3], 23) + state[0]
+    t = state[1] << np.uint64(17)
+    state[2] ^= state[0]
+    state[3] ^= state[1]
+    state[1] ^= state[2]
+    state[0] ^= state[3]
+    state[2] ^= t
+    state[3] = _rotate(state[3], 45)
+    return (np.float64(result >> np.uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
+
+
+def stream(*path: int) -> np.ndarray:
+    """The random stream at a place in the seed tree: the same integers, the same numbers, whoever asks."""
+    return np.random.SeedSequence(path).generate_state(4, np.uint64)

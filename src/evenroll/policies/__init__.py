@@ -1,0 +1,7 @@
+"""Policies: tabular softmax and feed-forward networks, their files, ε-greedy."""
+
+from evenroll.policies.base import Policy
+from evenroll.policies.mlp import MLP
+from evenroll.policies.tabular import TabularSoftmax, epsilon_greedy
+
+__all__ = ["MLP", "Policy", "TabularSoftmax", "epsilon_greedy"]

@@ -1,0 +1,134 @@
+"""What every policy is: flat parameters, a few sizes, and the pieces that evaluate it inside compiled code.
+
+``dims`` begins with the same three entries for every kind:
+``dims[0]`` number of outputs, ``dims[1]`` action dimension (1 if discrete), ``dims[2]`` number of parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from evenroll.kernel import (
+    POLICY_PIECES,
+    Piece,
+    PolicyView,
+    add_score,
+    compiled,
+    forward,
+    log_prob,
+    number_type,
+    pointer,
+)
+
+
+class Policy:
+    """A policy the compiled engine can run. Subclasses: TabularSoftmax, MLP.
+
+    theta      [parameters] in `dtype`        aux  [*] fixed statistics or derived tables
+    n_actions  number of actions, or None if actions are real vectors of length `action_dim`
+    n_states   number of states if the observation is a state's number, else None
+    obs_dim    length of the observation
+    """
+
+    theta: np.ndarray
+    aux: np.ndarray
+    dims: np.ndarray
+    work_size: int
+    obs_dim: int
+    action_dim: int
+    n_actions: int | None
+    n_states: int | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.theta.dtype
+
+    @property
+    def parameters(self) -> int:
+        return len(self.theta)
+
+    def pieces(self) -> dict[str, Piece]:
+        raise TypeError("a policy kind lists its pieces")
+
+    @functools.cached_property
+    def code(self) -> np.ndarray:
+        """Addresses of the policy's compiled pieces, in the order of POLICY_PIECES."""
+        table = self.pieces()
+        number = number_type(self.dtype)
+        return np.array([table[name].address(number) for name in POLICY_PIECES], dtype=np.int64)
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays behind a PolicyView; scratch is fresh, so that every trial has its own."""
+        n_out = int(self.dims[0])
+        return (
+            self.code,
+            self.dims,
+            np.zeros(self.work_size + 8, dtype=np.int64),
+            self.theta,
+            self.aux,
+            np.zeros(self.work_size, dtype=self.dtype),
+            np.zeros(4 * n_out),
+        )
+
+    # ---- for people, one state at a time -------------------------------------------------------------
+
+    def log_prob(self, obs: Any, action: Any) -> float:
+        """log π(a|s)."""
+        return float(self._at(obs, action, None, 0.0)[1])
+
+    def score(self, obs: Any, action: Any) -> np.ndarray:
+        """∇_θ log π_θ(a|s), all parameters, in the order of `theta`."""
+        return np.asarray(self._at(obs, action, None, 0.0)[2])
+
+    def outputs(self, obs: Any, shift: np.ndarray | None = None, step: float = 0.0) -> np.ndarray:
+        """Outputs (logits; or mean and scale before their link functions) at θ − step·shift."""
+        return np.asarray(self._at(obs, np.zeros(self.action_dim), shift, step)[0])
+
+    def probabilities(self, obs: Any, shift: np.ndarray | None = None, step: float = 0.0) -> np.ndarray:
+        """π(·|s) at θ − step·shift; discrete actions only."""
+        logits = self.outputs(obs, shift, step)
+        weights = np.exp(logits - logits.max())
+        return np.asarray(weights / weights.sum())
+
+    def _at(self, obs: Any, action: Any, vector: np.ndarray | None, step: float) -> tuple[np.ndarray, float, np.ndarray]:
+        number = number_type(self.dtype)
+        gradient = np.zeros(self.parameters, dtype=self.dtype)
+        shift_by = gradient if vector is None else np.ascontiguousarray(vector, dtype=self.dtype)
+        arrays = self.arrays()
+        out = arrays[-1]
+        log_p = _probe(number)(
+            *arrays,
+            shift_by,
+            float(step),
+            np.atleast_1d(np.asarray(obs, dtype=np.float64)),
+            np.atleast_1d(np.asarray(action, dtype=np.float64)),
+            gradient,
+        )
+        n_out = int(self.dims[0])
+        return out[n_out : 2 * n_out], log_p, gradient
+
+
+@functools.cache
+def _probe(number: Any) -> Any:
+    from numba import float64, int64
+
+    reals, floats, ints = number[::1], float64[::1], int64[::1]
+    signature = float64(ints, ints, ints, reals, reals, reals, floats, reals, float64, floats, floats, reals)
+    return compiled(_probe_kernel, signature)
+
+
+def _probe_kernel(
+    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
+    vector: Any, step: Any, obs: Any, action: Any, gradient: Any,
+) -> float:  # fmt: skip
+    """One forward pass, the log-probability of an action at θ and its score."""
+    policy = PolicyView(
+        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
+    )
+    forward(policy, pointer(vector), step, pointer(obs))
+    log_p = log_prob(policy, policy.out, pointer(action))
+    add_score(policy, pointer(obs), pointer(action), 1.0, pointer(gradient))
+    return log_p  # type: ignore[no-any-return]

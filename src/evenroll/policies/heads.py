@@ -1,0 +1,139 @@
+"""Output distributions: from the network's (or table's) outputs to actions, log-probabilities and scores.
+
+Categorical: outputs are logits. Gaussian: outputs come in pairs (mean, scale) before their link functions,
+mean = tanh or identity, scale = softplus or exp; ``dims[7]`` and ``dims[8]`` tell which.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from evenroll.kernel import DRAW, LOG_PROB, SOFTEN, Floats, Ints, PolicyView, out_b, piece, shift
+from evenroll.numerics import SQRT_2PI, normal_quantile, sigmoid, softplus
+
+LOG_SQRT_2PI = math.log(SQRT_2PI)
+
+# ---- categorical -------------------------------------------------------------------------------------------
+
+
+@njit
+def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
+    """Subtracts the largest logit first: no step size overflows it."""
+    top = logits[0]
+    for i in range(1, n):
+        top = max(top, logits[i])
+    total = 0.0
+    for i in range(n):
+        probabilities[i] = math.exp(logits[i] - top)
+        total += probabilities[i]
+    for i in range(n):
+        probabilities[i] /= total
+
+
+@piece(DRAW)
+def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
+    """The number of cumulative weights at or below u·(their total)."""
+    n = policy.dims[0]
+    logits = out_b(policy)
+    cumulative = shift(logits, n)
+    top = logits[0]
+    for i in range(1, n):
+        top = max(top, logits[i])
+    total = 0.0
+    for i in range(n):
+        total += math.exp(logits[i] - top)
+        cumulative[i] = total
+    threshold = u[0] * total
+    a = 0
+    for i in range(n - 1):
+        a += cumulative[i] <= threshold
+    action[0] = a
+
+
+@piece(LOG_PROB)
+def log_prob_categorical(policy: PolicyView, out: Floats, action: Floats) -> float:
+    n = policy.dims[0]
+    top = out[0]
+    for i in range(1, n):
+        top = max(top, out[i])
+    total = 0.0
+    for i in range(n):
+        total += math.exp(out[i] - top)
+    return out[int(action[0])] - top - math.log(total)  # type: ignore[no-any-return]
+
+
+@njit
+def score_categorical(n: int, out: Floats, action: Floats, weight: float, d: Floats) -> None:
+    """d = weight · (1{a} − π): the score with respect to the logits."""
+    softmax(n, out, d)
+    for i in range(n):
+        d[i] *= -weight
+    d[int(action[0])] += weight
+
+
+@piece(SOFTEN)
+def soften_categorical(policy: PolicyView, delta: float) -> None:
+    """(1 − δ) π_e + δ / |A|."""
+    n = policy.dims[0]
+    mixed = out_b(policy)
+    softmax(n, policy.out, mixed)
+    for i in range(n):
+        mixed[i] = math.log((1.0 - delta) * mixed[i] + delta / n)
+
+
+# ---- Gaussian, independent dimensions ----------------------------------------------------------------------
+
+
+@njit
+def gaussian_mean(dims: Ints, raw: float) -> float:
+    return math.tanh(raw) if dims[7] == 0 else raw
+
+
+@njit
+def gaussian_scale(dims: Ints, raw: float) -> float:
+    return softplus(raw) if dims[8] == 0 else math.exp(raw)  # type: ignore[no-any-return]
+
+
+@piece(DRAW)
+def draw_gaussian(policy: PolicyView, u: Floats, action: Floats) -> None:
+    """mean + scale · Φ⁻¹(u), one uniform number per dimension."""
+    out = out_b(policy)
+    for i in range(policy.dims[1]):
+        mean, scale = gaussian_mean(policy.dims, out[2 * i]), gaussian_scale(policy.dims, out[2 * i + 1])
+        action[i] = mean + scale * normal_quantile(u[i])
+
+
+@piece(LOG_PROB)
+def log_prob_gaussian(policy: PolicyView, out: Floats, action: Floats) -> float:
+    total = 0.0
+    for i in range(policy.dims[1]):
+        mean, scale = gaussian_mean(policy.dims, out[2 * i]), gaussian_scale(policy.dims, out[2 * i + 1])
+        z = (action[i] - mean) / scale
+        total -= 0.5 * z * z + math.log(scale) + LOG_SQRT_2PI
+    return total
+
+
+@njit
+def score_gaussian(dims: Ints, out: Floats, action: Floats, weight: float, d: Floats) -> None:
+    """Score with respect to the outputs before the link functions."""
+    for i in range(dims[1]):
+        mean, scale = gaussian_mean(dims, out[2 * i]), gaussian_scale(dims, out[2 * i + 1])
+        z = (action[i] - mean) / scale
+        slope = 1.0 - mean * mean if dims[7] == 0 else 1.0
+        d[2 * i] = weight * z / scale * slope
+        if dims[8] == 0:
+            d[2 * i + 1] = weight * (z * z - 1.0) / scale * sigmoid(out[2 * i + 1])
+        else:
+            d[2 * i + 1] = weight * (z * z - 1.0)
+
+
+@piece(SOFTEN)
+def soften_gaussian(policy: PolicyView, delta: float) -> None:
+    """Same mean, σ_b = (1 + δ) σ_e, written back as outputs before the link functions."""
+    wide = out_b(policy)
+    for i in range(policy.dims[1]):
+        wide[2 * i] = policy.out[2 * i]
+        scale = (1.0 + delta) * gaussian_scale(policy.dims, policy.out[2 * i + 1])
+        wide[2 * i + 1] = scale + math.log1p(-math.exp(-scale)) if policy.dims[8] == 0 else math.log(scale)

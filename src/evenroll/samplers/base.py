@@ -1,0 +1,99 @@
+"""What every sampler is: frozen hyper-parameters, and pieces that say how it chooses and what it learns.
+
+choose        given the state and uniform numbers, an action           (P, M, obs, u, action)
+log_behavior  log π_b of the action just chosen, only if it is needed  (P, M, action) → float
+update        after each step, and for each step of initial data       (P, M, obs, action, reward)
+end_episode   after each finished trajectory                           (P, M, return, log weight)
+
+`choose` leaves in the policy view a forward pass at θ_e in this state; for initial data the loop makes one before
+`update`. The loop alone owns randomness and the record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evenroll.errors import SpecError
+from evenroll.kernel import (
+    END_EPISODE,
+    LOG_BEHAVIOR,
+    UPDATE,
+    Floats,
+    Piece,
+    PolicyView,
+    SamplerView,
+    log_prob,
+    out_b,
+    piece,
+)
+from evenroll.policies import Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+    """Base of all samplers.
+
+    name         in the mini-language
+    independent  trajectories are i.i.d. given the past behaviour: classical intervals hold
+    on_policy    actions come from π_e
+    needs_weights  `end_episode` uses the trajectory's importance weight
+    """
+
+    name: ClassVar[str]
+    independent: ClassVar[bool] = False
+    on_policy: ClassVar[bool] = False
+    needs_weights: ClassVar[bool] = False
+    extra_uniforms: ClassVar[int] = 0
+
+    def pieces(self) -> dict[str, Piece]:
+        """choose, and any of the others that are not the defaults below."""
+        raise TypeError("a sampler lists its pieces")
+
+    def hyper(self, policy: Policy, value: float) -> np.ndarray:
+        """Hyper-parameters as the pieces see them. `value` is the scale of returns, v(π_e), where it is known."""
+        return np.array([float(v) for v in dataclasses.asdict(self).values()] or [0.0])
+
+    def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+        """(vectors, memory) before the first step."""
+        return np.zeros(1, dtype=policy.dtype), np.zeros(1)
+
+    def check(self, policy: Policy) -> None:
+        """Raise if the sampler cannot run this policy."""
+
+    def __str__(self) -> str:
+        values = ",".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self._shown())
+        return self.name + (":" + values if values else "")
+
+    def _shown(self) -> list[tuple[str, Any]]:
+        return list(dataclasses.asdict(self).items())
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SpecError(message)
+
+
+@piece(LOG_BEHAVIOR)
+def log_behavior_from_outputs(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
+    """The behaviour policy is the distribution that the outputs at θ_b describe."""
+    return log_prob(policy, out_b(policy), action)  # type: ignore[no-any-return]
+
+
+@piece(UPDATE)
+def no_update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
+    """Learns nothing from a step."""
+
+
+@piece(END_EPISODE)
+def no_end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
+    """Learns nothing from a trajectory."""
+
+
+DEFAULT_PIECES = {
+    "log_behavior": log_behavior_from_outputs,
+    "update": no_update,
+    "end_episode": no_end_episode,
+}

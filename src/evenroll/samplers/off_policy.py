@@ -1,0 +1,30 @@
+"""The slightly off-policy behaviour that collects the paper's initial data D₁."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenroll.kernel import CHOOSE, Floats, Piece, PolicyView, SamplerView, draw, forward, piece, soften
+from evenroll.samplers.base import Sampler, require
+
+
+@dataclass(frozen=True)
+class OffPolicy(Sampler):
+    """Discrete: (1 − δ) π_e + δ/|A|. Gaussian: same mean, σ_b = (1 + δ) σ_e."""
+
+    delta: float
+    name = "off"
+    independent = True
+
+    def __post_init__(self) -> None:
+        require(0.0 <= self.delta <= 1.0, f"off: delta must lie in [0, 1], not {self.delta}")
+
+    def pieces(self) -> dict[str, Piece]:
+        return {"choose": choose}
+
+
+@piece(CHOOSE)
+def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
+    forward(policy, sampler.vectors, 0.0, obs)
+    soften(policy, sampler.hyper[0])
+    draw(policy, u, action)

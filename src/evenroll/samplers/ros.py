@@ -1,0 +1,57 @@
+"""Robust on-policy sampling, Algorithm 1 of the paper.
+
+The running mean ∇L of the scores is kept as a sum S and a count k, ∇L = S/k, so that a step touches each
+parameter once; θ_b = θ_e − (α/k) S is evaluated without being built (see the policy's `forward`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenroll.kernel import (
+    CHOOSE,
+    UPDATE,
+    Floats,
+    Piece,
+    PolicyView,
+    SamplerView,
+    add_score,
+    draw,
+    forward,
+    piece,
+)
+from evenroll.policies import Policy
+from evenroll.samplers.base import Sampler, require
+
+
+@dataclass(frozen=True)
+class ROS(Sampler):
+    """Act with π at θ_e − α ∇L, ∇L the mean score of all data so far: under-sampled actions become likelier."""
+
+    alpha: float
+    name = "ros"
+
+    def __post_init__(self) -> None:
+        require(math.isfinite(self.alpha) and self.alpha >= 0, f"ros: alpha must be a number ≥ 0, not {self.alpha}")
+
+    def pieces(self) -> dict[str, Piece]:
+        return {"choose": choose, "update": update}
+
+    def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(policy.parameters, dtype=policy.dtype), np.zeros(1)  # S, k        (Alg. 1, lines 3–4)
+
+
+@piece(CHOOSE)
+def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
+    alpha, k, S = sampler.hyper[0], sampler.memory[0], sampler.vectors
+    forward(policy, S, alpha / k if k > 0.0 else 0.0, obs)  # θ_b = θ_e − α ∇L       (Alg. 1, line 9)
+    draw(policy, u, action)  # a ~ π_θb(·|s)                                         (Alg. 1, line 10)
+
+
+@piece(UPDATE)
+def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
+    add_score(policy, obs, action, 1.0, sampler.vectors)  # S += ∇ log π_e(a|s)      (Alg. 1, line 11)
+    sampler.memory[0] += 1.0  # k += 1                                               (Alg. 1, line 12)
