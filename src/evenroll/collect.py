@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, njit, uint64
+from numba import float64, int64, uint64
 
 from evenroll.errors import EnvironmentFault, PolicyError, SpecError
 from evenroll.kernel import (
@@ -25,14 +25,14 @@ from evenroll.kernel import (
     STEP,
     UPDATE,
     Piece,
-    PolicyView,
-    SamplerView,
     compiled,
     forward,
     function_at,
     log_prob,
     number_type,
     pointer,
+    policy_view,
+    sampler_view,
     shift,
 )
 from evenroll.numerics import stream, uniform
@@ -86,41 +86,6 @@ _update, _end_episode = function_at(UPDATE), function_at(END_EPISODE)
 _reset, _step = function_at(RESET), function_at(STEP)
 
 
-@njit
-def _act(policy: Any, sampler: Any, code: Any, clock: Any, tally: Any, rng: Any, obs: Any, u: Any, action: Any) -> None:
-    """Draw uniforms, choose an action and, where weights are kept, note both log-probabilities."""
-    for i in range(clock[ACTION_U]):
-        u[i] = uniform(rng)
-    _choose(code[0], policy)(policy, sampler, obs, u, action)
-    if clock[WEIGHTS]:
-        tally[LOG_B] = _log_behavior(code[1], policy)(policy, sampler, action)
-        tally[LOG_E] = log_prob(policy, policy.out, action)
-        tally[LOG_WEIGHT] += tally[LOG_E] - tally[LOG_B]
-
-
-@njit
-def _learn(
-    policy: Any, sampler: Any, code: Any, clock: Any, tally: Any, obs: Any, action: Any, reward: float, done: bool
-) -> None:
-    """Account for one step and tell the sampler about it."""
-    _update(code[2], policy)(policy, sampler, obs, action, reward)
-    tally[RETURN] += tally[DISCOUNT] * reward
-    tally[DISCOUNT] *= tally[GAMMA]
-    clock[STEPS] += 1
-    clock[T] += 1
-    if done:
-        _end_episode(code[3], policy)(policy, sampler, tally[RETURN], tally[LOG_WEIGHT])
-        clock[EPISODES] += 1
-
-
-@njit
-def _start(clock: Any, tally: Any) -> None:
-    clock[T] = 0
-    tally[RETURN] = 0.0
-    tally[DISCOUNT] = 1.0
-    tally[LOG_WEIGHT] = 0.0
-
-
 def _run_kernel(
     code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
     sampler_code: Any, hyper: Any, vectors: Any, memory: Any,
@@ -130,55 +95,79 @@ def _run_kernel(
     observations: Any, actions: Any, rewards: Any, log_e: Any, log_b: Any,
 ) -> int:  # fmt: skip
     """Advance until a limit, the end of the room for records, or a fault."""
-    policy = PolicyView(
+    policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )
-    sampler = SamplerView(pointer(hyper), pointer(vectors), pointer(memory))
-    count, note, s_code, rng = pointer(clock), pointer(tally), pointer(sampler_code), pointer(action_rng)
-    obs, a, r = pointer(state), pointer(action), pointer(reward)
-    keep = clock[RECORD] == 1
-    n_obs, n_action = clock[OBS], clock[ACTION]
-    before = np.empty(max(n_obs, 1))  # the observation acted on; the environment overwrites its own
-    seen = pointer(before)
+    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    choose, log_behavior = _choose(sampler_code[0], policy), _log_behavior(sampler_code[1], policy)
+    update, end_episode = _update(sampler_code[2], policy), _end_episode(sampler_code[3], policy)
     reset, step = _reset(env_code[0], 0), _step(env_code[1], 0)
-    while clock[STEPS] < clock[MAX_STEPS] and clock[EPISODES] < clock[MAX_EPISODES]:
-        if clock[EPISODES] - clock[FIRST_EPISODE] >= clock[EPISODE_ROOM]:
-            return RUNNING_OUT_OF_ROOM
-        row = clock[STEPS] - clock[FIRST_STEP]
-        if keep and row >= clock[STEP_ROOM]:
-            return RUNNING_OUT_OF_ROOM
-        if clock[STARTED] == 0:
+    here, a, r, uniforms = pointer(state), pointer(action), pointer(reward), pointer(u)
+    noise, action_state, env_state = pointer(env_u), pointer(action_rng), pointer(env_rng)
+    n_obs, n_action, n_u, n_step_u = clock[OBS], clock[ACTION], clock[ACTION_U], clock[STEP_U]
+    keep, weigh = clock[RECORD] == 1, clock[WEIGHTS] == 1
+    before = np.empty(max(n_obs, 1))  # the observation acted on; the environment overwrites its own
+    obs = pointer(before)
+    # What changes every step lives in local variables, and in clock and tally between calls.
+    steps, episodes, t, started = clock[STEPS], clock[EPISODES], clock[T], clock[STARTED] == 1
+    first_step, first_episode = clock[FIRST_STEP], clock[FIRST_EPISODE]
+    max_steps, max_episodes, horizon = clock[MAX_STEPS], clock[MAX_EPISODES], clock[HORIZON]
+    if keep:
+        max_steps = min(max_steps, first_step + clock[STEP_ROOM])
+    max_episodes = min(max_episodes, first_episode + clock[EPISODE_ROOM])
+    total, discount, log_weight, gamma = tally[RETURN], tally[DISCOUNT], tally[LOG_WEIGHT], tally[GAMMA]
+    status = FINISHED
+    while steps < max_steps and episodes < max_episodes:
+        if not started:
             for i in range(clock[RESET_U]):
-                env_u[i] = uniform(pointer(env_rng))
-            reset(pointer(params), obs, pointer(env_u))
-            _start(count, note)
-            clock[STARTED] = 1
+                noise[i] = uniform(env_state)
+            reset(pointer(params), here, noise)
+            t, total, discount, log_weight, started = 0, 0.0, 1.0, 0.0, True
         for i in range(n_obs):
             before[i] = state[i]
-        _act(policy, sampler, s_code, count, note, rng, seen, pointer(u), a)
-        for i in range(clock[STEP_U]):
-            env_u[i] = uniform(pointer(env_rng))
-        over = step(pointer(params), obs, a, pointer(env_u), r)
-        if not math.isfinite(reward[0]):
-            return BAD_REWARD
+        for i in range(n_u):
+            uniforms[i] = uniform(action_state)
+        choose(policy, sampler, obs, uniforms, a)
+        if weigh:
+            of_b = log_behavior(policy, sampler, a)
+            of_e = log_prob(policy, policy.out, a)
+            log_weight += of_e - of_b
+            if keep:
+                log_e[steps - first_step] = of_e
+                log_b[steps - first_step] = of_b
+        for i in range(n_step_u):
+            noise[i] = uniform(env_state)
+        over = step(pointer(params), here, a, noise, r)
+        gain = reward[0]
+        if not math.isfinite(gain):
+            status = BAD_REWARD
+            break
         if keep:
+            row = steps - first_step
             for i in range(n_obs):
                 observations[row * n_obs + i] = before[i]
             for i in range(n_action):
                 actions[row * n_action + i] = action[i]
-            rewards[row] = reward[0]
-            log_e[row] = tally[LOG_E]
-            log_b[row] = tally[LOG_B]
-        done = (over == 1) | (clock[T] + 1 >= clock[HORIZON])
-        _learn(policy, sampler, s_code, count, note, seen, a, reward[0], done)
-        if done:
-            e = clock[EPISODES] - 1 - clock[FIRST_EPISODE]
-            returns[e] = tally[RETURN]
-            ends[e] = clock[STEPS]
+            rewards[row] = gain
+        update(policy, sampler, obs, a, gain)
+        total += discount * gain
+        discount *= gamma
+        steps += 1
+        t += 1
+        if over == 1 or t >= horizon:
+            end_episode(policy, sampler, total, log_weight)
+            e = episodes - first_episode
+            returns[e] = total
+            ends[e] = steps
             terminated[e] = over
-            log_weights[e] = tally[LOG_WEIGHT]
-            clock[STARTED] = 0
-    return FINISHED
+            log_weights[e] = log_weight
+            episodes += 1
+            started = False
+    if status == FINISHED and steps < clock[MAX_STEPS] and episodes < clock[MAX_EPISODES]:
+        status = RUNNING_OUT_OF_ROOM
+    clock[STEPS], clock[EPISODES], clock[T], clock[STARTED] = steps, episodes, t, 1 if started else 0
+    tally[RETURN], tally[DISCOUNT], tally[LOG_WEIGHT] = total, discount, log_weight
+    return status
 
 
 def _act_kernel(
@@ -186,17 +175,19 @@ def _act_kernel(
     sampler_code: Any, hyper: Any, vectors: Any, memory: Any,
     clock: Any, tally: Any, action_rng: Any, u: Any, action: Any, obs: Any,
 ) -> None:  # fmt: skip
-    policy = PolicyView(
+    policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )
-    sampler = SamplerView(pointer(hyper), pointer(vectors), pointer(memory))
+    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
     if clock[STARTED] == 0:
-        _start(pointer(clock), pointer(tally))
-        clock[STARTED] = 1
-    _act(
-        policy, sampler, pointer(sampler_code), pointer(clock), pointer(tally), pointer(action_rng),
-        pointer(obs), pointer(u), pointer(action),
-    )  # fmt: skip
+        clock[T], tally[RETURN], tally[DISCOUNT], tally[LOG_WEIGHT], clock[STARTED] = 0, 0.0, 1.0, 0.0, 1
+    for i in range(clock[ACTION_U]):
+        u[i] = uniform(pointer(action_rng))
+    _choose(sampler_code[0], policy)(policy, sampler, pointer(obs), pointer(u), pointer(action))
+    if clock[WEIGHTS]:
+        tally[LOG_B] = _log_behavior(sampler_code[1], policy)(policy, sampler, pointer(action))
+        tally[LOG_E] = log_prob(policy, policy.out, pointer(action))
+        tally[LOG_WEIGHT] += tally[LOG_E] - tally[LOG_B]
 
 
 def _observe_kernel(
@@ -204,14 +195,18 @@ def _observe_kernel(
     sampler_code: Any, hyper: Any, vectors: Any, memory: Any,
     clock: Any, tally: Any, action: Any, obs: Any, reward: Any, done: Any,
 ) -> None:  # fmt: skip
-    policy = PolicyView(
+    policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )
-    sampler = SamplerView(pointer(hyper), pointer(vectors), pointer(memory))
-    _learn(
-        policy, sampler, pointer(sampler_code), pointer(clock), pointer(tally), pointer(obs), pointer(action), reward, done
-    )
+    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    _update(sampler_code[2], policy)(policy, sampler, pointer(obs), pointer(action), reward)
+    tally[RETURN] += tally[DISCOUNT] * reward
+    tally[DISCOUNT] *= tally[GAMMA]
+    clock[STEPS] += 1
+    clock[T] += 1
     if done:
+        _end_episode(sampler_code[3], policy)(policy, sampler, tally[RETURN], tally[LOG_WEIGHT])
+        clock[EPISODES] += 1
         clock[STARTED] = 0
 
 
@@ -221,10 +216,10 @@ def _absorb_kernel(
     observations: Any, actions: Any, rewards: Any, ends: Any, returns: Any, log_weights: Any, n_obs: Any, n_action: Any,
 ) -> None:  # fmt: skip
     """Feed initial data to the sampler, step by step, as if it had just been collected."""
-    policy = PolicyView(
+    policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )
-    sampler = SamplerView(pointer(hyper), pointer(vectors), pointer(memory))
+    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
     row = 0
     for episode in range(len(ends)):
         while row < ends[episode]:

@@ -27,8 +27,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import config, float32, float64, int64, njit, types, uint64
+from llvmlite import ir
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.core.datamodel.models import PrimitiveModel
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, register_model
 
 INTERPRETED: bool = bool(config.DISABLE_JIT)
 
@@ -42,9 +46,7 @@ real: Callable[[Any], Any] = np.float64  # replaced by float32 or float64 when a
 FLOATS = types.CPointer(float64)
 INTS = types.CPointer(int64)
 SEEDS = types.CPointer(uint64)
-# Lets LLVM fuse and re-order sums inside one standalone piece (same machine code, same bits, everywhere it is
-# called). NaN and infinity keep their meaning: neither `nnan` nor `ninf` is set.
-SUMS = {"reassoc", "contract", "nsz"}
+FUSED = {"contract"}  # only fuse a·b + c
 
 
 class PolicyView(NamedTuple):
@@ -67,15 +69,50 @@ class SamplerView(NamedTuple):
     memory: Floats  # all other state
 
 
+class Reference(types.Type):  # type: ignore[misc]
+    """A view as compiled code passes it around: one pointer to a struct, whose fields read as attributes."""
+
+    def __init__(self, view: Any, number: Any) -> None:
+        self.view, self.number = view, number
+        kinds = {"Reals": types.CPointer(number), "Floats": FLOATS, "Ints": INTS}
+        annotations = {name: getattr(kind, "__forward_arg__", kind) for name, kind in view.__annotations__.items()}
+        self.members = {name: kinds[kind] for name, kind in annotations.items()}
+        super().__init__(name=f"{view.__name__}[{number}]")
+
+    @property
+    def key(self) -> Any:
+        return self.name
+
+
+@register_model(Reference)
+class _ReferenceModel(PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, reference: Reference) -> None:
+        members = [manager.lookup(member).get_value_type() for member in reference.members.values()]
+        super().__init__(manager, reference, ir.LiteralStructType(members).as_pointer())
+
+
+@infer_getattr
+class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]
+    key = Reference
+
+    def generic_resolve(self, reference: Reference, name: str) -> Any:
+        return reference.members.get(name)
+
+
+@lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
+def _load_field(context: Any, builder: Any, reference: Any, value: Any, name: str) -> Any:
+    at = list(reference.members).index(name)
+    return builder.load(cgutils.gep_inbounds(builder, value, 0, at))
+
+
+@functools.cache
 def policy_type(number: Any) -> Any:
-    reals = types.CPointer(number)
-    return types.NamedTuple((INTS, INTS, INTS, reals, reals, reals, FLOATS), PolicyView)
+    return Reference(PolicyView, number)
 
 
+@functools.cache
 def sampler_type(number: Any) -> Any:
-    if number == float64:  # Numba gives tuples of one type a type of their own
-        return types.NamedUniTuple(FLOATS, 3, SamplerView)
-    return types.NamedTuple((FLOATS, types.CPointer(number), FLOATS), SamplerView)
+    return Reference(SamplerView, number)
 
 
 @functools.cache
@@ -96,9 +133,13 @@ def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
     from numba.core.caching import FunctionCache
 
     dispatcher = njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
-    cache = FunctionCache(function)
-    cache._cache_file._source_stamp = (sources_digest(), cache._cache_file._source_stamp)
-    dispatcher._cache = cache
+    try:
+        cache = FunctionCache(function)
+    except RuntimeError:  # typed in at a prompt: there is no file to belong to
+        pass
+    else:
+        cache._cache_file._source_stamp = (sources_digest(), cache._cache_file._source_stamp)
+        dispatcher._cache = cache
     dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
@@ -158,7 +199,7 @@ def function_at(interface: Interface) -> Any:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def cast(typing_context: Any, address: Any, like: Any) -> Any:
-        number = like.types[3].dtype if isinstance(like, types.NamedTuple) else float64
+        number = like.number if isinstance(like, Reference) else float64
         function_type = types.FunctionType(interface.signature(number))
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -175,6 +216,14 @@ def function_at(interface: Interface) -> Any:
 
 if INTERPRETED:
 
+    def policy_view(*fields: Any) -> Any:
+        """A policy as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
+        return PolicyView(*fields)
+
+    def sampler_view(*fields: Any) -> Any:
+        """A sampler as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
+        return SamplerView(*fields)
+
     def pointer(array: Any) -> Any:
         """The address of an array's first entry."""
         return array
@@ -184,6 +233,25 @@ if INTERPRETED:
         return p[n:]
 
 else:
+
+    def _view_on_stack(reference: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            struct = cgutils.alloca_once(builder, context.get_value_type(reference).pointee)
+            for i, argument in enumerate(arguments):
+                builder.store(argument, cgutils.gep_inbounds(builder, struct, 0, i))
+            return struct
+
+        return reference(*reference.members.values()), codegen
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def policy_view(c: Any, code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any) -> Any:
+        """A policy as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
+        return _view_on_stack(policy_type(theta.dtype))
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def sampler_view(c: Any, hyper: Any, vectors: Any, memory: Any) -> Any:
+        """A sampler as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
+        return _view_on_stack(sampler_type(vectors.dtype))
 
     @intrinsic  # type: ignore[untyped-decorator]
     def pointer(typing_context: Any, array: Any) -> Any:

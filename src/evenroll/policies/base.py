@@ -14,13 +14,13 @@ import numpy as np
 from evenroll.kernel import (
     POLICY_PIECES,
     Piece,
-    PolicyView,
     add_score,
     compiled,
     forward,
     log_prob,
     number_type,
     pointer,
+    policy_view,
 )
 
 
@@ -125,7 +125,7 @@ def _probe_kernel(
     vector: Any, step: Any, obs: Any, action: Any, gradient: Any,
 ) -> float:  # fmt: skip
     """One forward pass, the log-probability of an action at θ and its score."""
-    policy = PolicyView(
+    policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )
     forward(policy, pointer(vector), step, pointer(obs))

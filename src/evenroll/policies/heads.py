@@ -10,8 +10,8 @@ import math
 
 from numba import njit
 
-from evenroll.kernel import DRAW, LOG_PROB, SOFTEN, Floats, Ints, PolicyView, out_b, piece, shift
-from evenroll.numerics import SQRT_2PI, normal_quantile, sigmoid, softplus
+from evenroll.kernel import DRAW, FUSED, LOG_PROB, SOFTEN, Floats, Ints, PolicyView, out_b, piece, shift
+from evenroll.numerics import SQRT_2PI, exp_negative, normal_quantile, sigmoid, softplus
 
 LOG_SQRT_2PI = math.log(SQRT_2PI)
 
@@ -26,13 +26,13 @@ def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
         top = max(top, logits[i])
     total = 0.0
     for i in range(n):
-        probabilities[i] = math.exp(logits[i] - top)
+        probabilities[i] = exp_negative(logits[i] - top)
         total += probabilities[i]
     for i in range(n):
         probabilities[i] /= total
 
 
-@piece(DRAW)
+@piece(DRAW, fastmath=FUSED)
 def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
     """The number of cumulative weights at or below u·(their total)."""
     n = policy.dims[0]
@@ -43,7 +43,7 @@ def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
         top = max(top, logits[i])
     total = 0.0
     for i in range(n):
-        total += math.exp(logits[i] - top)
+        total += exp_negative(logits[i] - top)
         cumulative[i] = total
     threshold = u[0] * total
     a = 0
@@ -60,7 +60,7 @@ def log_prob_categorical(policy: PolicyView, out: Floats, action: Floats) -> flo
         top = max(top, out[i])
     total = 0.0
     for i in range(n):
-        total += math.exp(out[i] - top)
+        total += exp_negative(out[i] - top)
     return out[int(action[0])] - top - math.log(total)  # type: ignore[no-any-return]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from evenroll.errors import PolicyError
-from evenroll.kernel import ADD_SCORE, FORWARD, PREPARE, SUMS, Floats, Piece, PolicyView, Reals, piece, real, shift
+from evenroll.kernel import ADD_SCORE, FORWARD, PREPARE, Floats, Ints, Piece, PolicyView, Reals, piece, real, shift
 from evenroll.policies.base import Policy
 from evenroll.policies.heads import (
     draw_categorical,
@@ -27,6 +27,7 @@ from evenroll.policies.heads import (
     soften_categorical,
     soften_gaussian,
 )
+from evenroll.simd import add, fma, lanes_of, load, load_wide, narrow, relu, splat, store, total, where_positive
 
 NORM_EPSILON = 1e-5
 ACTIVATIONS, HEADS, MEANS, SCALES = ("relu", "tanh"), ("softmax", "gaussian"), ("tanh", "identity"), ("softplus", "log_std")
@@ -178,13 +179,121 @@ def _head_size(policy: PolicyView) -> tuple[int, int]:
     return (policy.dims[1], 2) if own_scale else (policy.dims[0], 1)
 
 
-@piece(FORWARD, fastmath=SUMS)
+@njit
+def _layer(count: int, active: Ints, inputs: int, n: int, lanes: int, x: Reals, W: Reals, h: Reals) -> None:
+    """h = b + Σ_j x_j W[j, :] over the listed inputs; the bias follows W."""
+    wide = 4 * lanes
+    bias = inputs * n
+    whole, blocks = n - n % wide, n - n % lanes
+    for o in range(0, whole, wide):
+        w = shift(W, o)
+        a0, a1 = load(w, bias), load(w, bias + lanes)
+        a2, a3 = load(w, bias + 2 * lanes), load(w, bias + 3 * lanes)
+        for i in range(count):
+            j = active[i]
+            at, x_j = j * n, splat(x[j])
+            a0, a1 = fma(x_j, load(w, at), a0), fma(x_j, load(w, at + lanes), a1)
+            a2, a3 = fma(x_j, load(w, at + 2 * lanes), a2), fma(x_j, load(w, at + 3 * lanes), a3)
+        store(h, o, a0)
+        store(h, o + lanes, a1)
+        store(h, o + 2 * lanes, a2)
+        store(h, o + 3 * lanes, a3)
+    for o in range(whole, blocks, lanes):
+        w = shift(W, o)
+        a0 = load(w, bias)
+        for i in range(count):
+            j = active[i]
+            a0 = fma(splat(x[j]), load(w, j * n), a0)
+        store(h, o, a0)
+    for o in range(blocks, n):
+        value = W[bias + o]
+        for i in range(count):
+            j = active[i]
+            value += x[j] * W[j * n + o]
+        h[o] = value
+
+
+@njit
+def _layer_both(
+    count: int, active: Ints, inputs: int, n: int, lanes: int, step: float, x_e: Reals, x_b: Reals, W: Reals, V: Reals,
+    h_e: Reals, h_b: Reals,
+) -> None:  # fmt: skip
+    """The same at θ and at θ − step·v together: each weight is loaded once."""
+    wide = 2 * lanes
+    bias = inputs * n
+    whole, blocks = n - n % wide, n - n % lanes
+    minus = splat(-step)
+    for o in range(0, whole, wide):
+        w, v = shift(W, o), shift(V, o)
+        e0, e1 = load(w, bias), load(w, bias + lanes)
+        b0, b1 = fma(minus, load(v, bias), e0), fma(minus, load(v, bias + lanes), e1)
+        for i in range(count):
+            j = active[i]
+            at, e, b = j * n, splat(x_e[j]), splat(x_b[j])
+            w0, w1 = load(w, at), load(w, at + lanes)
+            e0, e1 = fma(e, w0, e0), fma(e, w1, e1)
+            b0 = fma(b, fma(minus, load(v, at), w0), b0)
+            b1 = fma(b, fma(minus, load(v, at + lanes), w1), b1)
+        store(h_e, o, e0)
+        store(h_e, o + lanes, e1)
+        store(h_b, o, b0)
+        store(h_b, o + lanes, b1)
+    for o in range(whole, blocks, lanes):
+        w, v = shift(W, o), shift(V, o)
+        e0 = load(w, bias)
+        b0 = fma(minus, load(v, bias), e0)
+        for i in range(count):
+            j = active[i]
+            w0 = load(w, j * n)
+            e0 = fma(splat(x_e[j]), w0, e0)
+            b0 = fma(splat(x_b[j]), fma(minus, load(v, j * n), w0), b0)
+        store(h_e, o, e0)
+        store(h_b, o, b0)
+    for o in range(blocks, n):
+        at_e = W[bias + o]
+        at_b = at_e - step * V[bias + o]
+        for i in range(count):
+            j = active[i]
+            at_e += x_e[j] * W[j * n + o]
+            at_b += x_b[j] * (W[j * n + o] - step * V[j * n + o])
+        h_e[o] = at_e
+        h_b[o] = at_b
+
+
+@njit
+def _activate(n: int, lanes: int, is_tanh: bool, h: Reals) -> None:
+    if is_tanh:
+        for o in range(n):
+            h[o] = math.tanh(h[o])
+        return
+    blocks = n - n % lanes
+    for o in range(0, blocks, lanes):
+        store(h, o, relu(load(h, o)))
+    for o in range(blocks, n):
+        h[o] = max(h[o], h[o] - h[o])
+
+
+@njit
+def _dot(n: int, x: Reals, w: Reals) -> float:
+    """Σ x w in double precision."""
+    blocks = n - n % 8
+    a0, a1 = splat(0.0), splat(0.0)
+    for o in range(0, blocks, 8):
+        a0 = fma(load_wide(x, o), load_wide(w, o), a0)
+        a1 = fma(load_wide(x, o + 4), load_wide(w, o + 4), a1)
+    value = total(a0) + total(a1)
+    for o in range(blocks, n):
+        value += float(x[o]) * float(w[o])
+    return value  # type: ignore[no-any-return]
+
+
+@piece(FORWARD)
 def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
     dims, work = policy.dims, policy.work
     width, layers, is_tanh = dims[3], dims[4], dims[5] == 1
     both = c != 0.0
-    step = real(c)
-    zero = real(0.0)
+    step, zero = real(c), real(0.0)
+    lanes = lanes_of(real)
     normed, x_e = work, shift(work, width)
     x_b = shift(x_e, width)
     W, V = policy.theta, vector
@@ -201,72 +310,29 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
             x_e[i] = real(obs[i])
             x_b[i] = x_e[i]
     h_e = shift(x_b, width)
-    active = policy.index
+    index = policy.index
     for layer in range(layers):
         n = dims[10 + layer]
         h_b = shift(h_e, n)
-        bias, bias_v = shift(W, width * n), shift(V, width * n)
+        active = shift(index, 1)  # inputs to visit; their number goes in front, for the backward pass
         count = 0
+        every = is_tanh or layer == 0  # only a ReLU that is zero can be left out
         if both:
-            for o in range(n):
-                h_e[o] = bias[o]
-                h_b[o] = bias[o] - step * bias_v[o]
             for j in range(width):
                 active[count] = j
-                count += (x_e[j] != zero) | (x_b[j] != zero)
-            done = count - count % 4
-            for block in range(0, done, 4):
-                j0, j1, j2, j3 = active[block], active[block + 1], active[block + 2], active[block + 3]
-                w0, w1, w2, w3 = shift(W, j0 * n), shift(W, j1 * n), shift(W, j2 * n), shift(W, j3 * n)
-                v0, v1, v2, v3 = shift(V, j0 * n), shift(V, j1 * n), shift(V, j2 * n), shift(V, j3 * n)
-                e0, e1, e2, e3 = x_e[j0], x_e[j1], x_e[j2], x_e[j3]
-                b0, b1, b2, b3 = x_b[j0], x_b[j1], x_b[j2], x_b[j3]
-                s0, s1, s2, s3 = step * b0, step * b1, step * b2, step * b3
-                for o in range(n):
-                    h_e[o] += e0 * w0[o] + e1 * w1[o] + e2 * w2[o] + e3 * w3[o]
-                    h_b[o] += (b0 * w0[o] + b1 * w1[o] + b2 * w2[o] + b3 * w3[o]) - (
-                        s0 * v0[o] + s1 * v1[o] + s2 * v2[o] + s3 * v3[o]
-                    )
-            for block in range(done, count):
-                j = active[block]
-                w0, v0 = shift(W, j * n), shift(V, j * n)
-                e0, b0 = x_e[j], x_b[j]
-                s0 = step * b0
-                for o in range(n):
-                    h_e[o] += e0 * w0[o]
-                    h_b[o] += b0 * w0[o] - s0 * v0[o]
+                count += every | (x_e[j] != zero) | (x_b[j] != zero)
+            _layer_both(count, active, width, n, lanes, step, x_e, x_b, W, V, h_e, h_b)
+            _activate(n, lanes, is_tanh, h_b)
         else:
-            for o in range(n):
-                h_e[o] = bias[o]
             for j in range(width):
                 active[count] = j
-                count += x_e[j] != zero
-            done = count - count % 4
-            for block in range(0, done, 4):
-                j0, j1, j2, j3 = active[block], active[block + 1], active[block + 2], active[block + 3]
-                w0, w1, w2, w3 = shift(W, j0 * n), shift(W, j1 * n), shift(W, j2 * n), shift(W, j3 * n)
-                e0, e1, e2, e3 = x_e[j0], x_e[j1], x_e[j2], x_e[j3]
-                for o in range(n):
-                    h_e[o] += e0 * w0[o] + e1 * w1[o] + e2 * w2[o] + e3 * w3[o]
-            for block in range(done, count):
-                j = active[block]
-                w0, e0 = shift(W, j * n), x_e[j]
-                for o in range(n):
-                    h_e[o] += e0 * w0[o]
-        if is_tanh:
-            for o in range(n):
-                h_e[o] = math.tanh(h_e[o])
-            if both:
-                for o in range(n):
-                    h_b[o] = math.tanh(h_b[o])
-        else:
-            for o in range(n):
-                h_e[o] = max(h_e[o], zero)
-            if both:
-                for o in range(n):
-                    h_b[o] = max(h_b[o], zero)
+                count += every | (x_e[j] != zero)
+            _layer(count, active, width, n, lanes, x_e, W, h_e)
+        _activate(n, lanes, is_tanh, h_e)
         x_e, x_b, h_e = h_e, h_b, shift(h_b, n)
-        W, V = shift(bias, n), shift(bias_v, n)
+        W, V = shift(W, (width + 1) * n), shift(V, (width + 1) * n)
+        index[0] = count
+        index = shift(index, width + 1)
         width = n
     n_out = dims[0]
     rows, stride = _head_size(policy)
@@ -274,17 +340,9 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
     bias, bias_v = shift(W, rows * width), shift(V, rows * width)
     for r in range(rows):
         w, v = shift(W, r * width), shift(V, r * width)
-        total = 0.0
-        for o in range(width):
-            total += float(x_e[o]) * float(w[o])
-        out[r * stride] = total + bias[r]
+        out[r * stride] = _dot(width, x_e, w) + bias[r]
         if both:
-            total = 0.0
-            moved = 0.0
-            for o in range(width):
-                total += float(x_b[o]) * float(w[o])
-                moved += float(x_b[o]) * float(v[o])
-            behavior[r * stride] = (total + bias[r]) - c * (moved + bias_v[r])
+            behavior[r * stride] = (_dot(width, x_b, w) + bias[r]) - c * (_dot(width, x_b, v) + bias_v[r])
     if stride == 2:
         log_std, log_std_v = shift(bias, rows), shift(bias_v, rows)
         for r in range(rows):
@@ -296,12 +354,88 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
             behavior[r] = out[r]
 
 
-@piece(ADD_SCORE, fastmath=SUMS)
+@njit
+def _back(count: int, active: Ints, n: int, lanes: int, x: Reals, d: Reals, W: Reals, V: Reals, d_in: Reals) -> None:
+    """For the listed inputs: V[j, :] += x_j d and d_in_j = W[j, :]·d, four rows at a time."""
+    blocks = n - n % lanes
+    fours = count - count % 4
+    for i in range(0, fours, 4):
+        j0, j1, j2, j3 = active[i], active[i + 1], active[i + 2], active[i + 3]
+        w0, w1, w2, w3 = shift(W, j0 * n), shift(W, j1 * n), shift(W, j2 * n), shift(W, j3 * n)
+        v0, v1, v2, v3 = shift(V, j0 * n), shift(V, j1 * n), shift(V, j2 * n), shift(V, j3 * n)
+        x0, x1, x2, x3 = splat(x[j0]), splat(x[j1]), splat(x[j2]), splat(x[j3])
+        none = splat(x[j0] - x[j0])
+        s0, s1, s2, s3 = none, none, none, none
+        for o in range(0, blocks, lanes):
+            g = load(d, o)
+            s0, s1 = fma(g, load(w0, o), s0), fma(g, load(w1, o), s1)
+            s2, s3 = fma(g, load(w2, o), s2), fma(g, load(w3, o), s3)
+            store(v0, o, fma(x0, g, load(v0, o)))
+            store(v1, o, fma(x1, g, load(v1, o)))
+            store(v2, o, fma(x2, g, load(v2, o)))
+            store(v3, o, fma(x3, g, load(v3, o)))
+        d_in[j0], d_in[j1], d_in[j2], d_in[j3] = total(s0), total(s1), total(s2), total(s3)
+    for i in range(fours, count):
+        j = active[i]
+        w0, v0 = shift(W, j * n), shift(V, j * n)
+        x0 = splat(x[j])
+        s0 = splat(x[j] - x[j])
+        for o in range(0, blocks, lanes):
+            g = load(d, o)
+            s0 = fma(g, load(w0, o), s0)
+            store(v0, o, fma(x0, g, load(v0, o)))
+        d_in[j] = total(s0)
+    if blocks < n:
+        for i in range(count):
+            j = active[i]
+            for o in range(blocks, n):
+                d_in[j] += W[j * n + o] * d[o]
+                V[j * n + o] += x[j] * d[o]
+
+
+@njit
+def _back_head(rows: int, stride: int, n: int, lanes: int, h: Reals, g: Floats, W: Reals, V: Reals, d: Reals) -> None:
+    """V[r, :] += g_r h and d = Σ_r g_r W[r, :]."""
+    blocks = n - n % lanes
+    for o in range(n):
+        d[o] = h[o] - h[o]
+    for r in range(rows):
+        w, v = shift(W, r * n), shift(V, r * n)
+        g_r = narrow(g[r * stride], h)
+        g_all = splat(g_r)
+        for o in range(0, blocks, lanes):
+            store(v, o, fma(g_all, load(h, o), load(v, o)))
+            store(d, o, fma(g_all, load(w, o), load(d, o)))
+        for o in range(blocks, n):
+            v[o] += g_r * h[o]
+            d[o] += g_r * w[o]
+        V[rows * n + r] += g_r
+
+
+@njit
+def _back_activation(n: int, lanes: int, is_tanh: bool, h: Reals, d: Reals, bias_v: Reals) -> None:
+    """d ← d · activation′, read off the activation itself; the bias's gradient."""
+    blocks = 0
+    if not is_tanh:
+        blocks = n - n % lanes
+        for o in range(0, blocks, lanes):
+            g = where_positive(load(h, o), load(d, o))
+            store(d, o, g)
+            store(bias_v, o, add(g, load(bias_v, o)))
+    for o in range(blocks, n):
+        if is_tanh:
+            d[o] -= d[o] * h[o] * h[o]
+        elif not h[o] > 0:
+            d[o] = h[o] - h[o]
+        bias_v[o] += d[o]
+
+
+@piece(ADD_SCORE)
 def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
-    """Backward pass from the activations at θ that forward left in `work`."""
+    """Backward pass from the activations at θ, and the lists of inputs not zero, that forward left behind."""
     dims, work = policy.dims, policy.work
     n_out, width, layers, is_tanh, has_norm = dims[0], dims[3], dims[4], dims[5] == 1, dims[6] == 1
-    zero, one = real(0.0), real(1.0)
+    lanes = lanes_of(real)
     d_out = shift(policy.out, 2 * n_out)
     if dims[9] == 1:
         score_gaussian(dims, policy.out, action, weight, d_out)
@@ -310,61 +444,37 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
     # Walk to the last layer: where its inputs, weights and activations lie.
     at_w = 2 * width if has_norm else 0
     at_h = width  # x_e
-    next_h = 3 * width
-    inputs = width
+    next_h, at_index, inputs, largest = 3 * width, 0, width, width
     for layer in range(layers):
         n = dims[10 + layer]
         at_w += inputs * n + n
         at_h = next_h
         next_h += 2 * n
+        at_index += inputs + 1
         inputs = n
-    largest = max(inputs, width)
-    for layer in range(layers):
-        largest = max(largest, dims[10 + layer])
+        largest = max(largest, n)
     d, d_next = shift(work, next_h), shift(work, next_h + largest)
-    # Head.
     rows, stride = _head_size(policy)
     W, V, h = shift(policy.theta, at_w), shift(vector, at_w), shift(work, at_h)
-    for o in range(inputs):
-        d[o] = zero
-    for r in range(rows):
-        g = real(d_out[r * stride])
-        w, v = shift(W, r * inputs), shift(V, r * inputs)
-        for o in range(inputs):
-            v[o] += g * h[o]
-            d[o] += g * w[o]
-        V[rows * inputs + r] += g
+    _back_head(rows, stride, inputs, lanes, h, d_out, W, V, d)
     if stride == 2:
         for r in range(rows):
             V[rows * inputs + rows + r] += real(d_out[2 * r + 1])
-    # Hidden layers, last to first.
     for back in range(layers):
         layer = layers - 1 - back
         n = dims[10 + layer]
-        if is_tanh:
-            for o in range(n):
-                d[o] *= one - h[o] * h[o]
-        else:
-            for o in range(n):
-                d[o] = d[o] if h[o] > zero else zero
         inputs = width if layer == 0 else dims[10 + layer - 1]
         at_w -= inputs * n + n
         at_h = width if layer == 0 else at_h - 2 * inputs
-        W, V, h = shift(policy.theta, at_w), shift(vector, at_w), shift(work, at_h)
-        bias_v = shift(V, inputs * n)
-        for o in range(n):
-            bias_v[o] += d[o]
+        at_index -= inputs + 1
+        W, V = shift(policy.theta, at_w), shift(vector, at_w)
+        _back_activation(n, lanes, is_tanh, h, d, shift(V, inputs * n))
+        h = shift(work, at_h)
+        active = shift(policy.index, at_index)
         for j in range(inputs):
-            x = h[j]
-            if x == zero and layer > 0 and not is_tanh:
-                d_next[j] = zero
-                continue
-            w, v = shift(W, j * n), shift(V, j * n)
-            total = zero
-            for o in range(n):
-                total += w[o] * d[o]
-                v[o] += x * d[o]
-            d_next[j] = total
+            d_next[j] = real(0.0)
+        # Inputs left out are inactive ReLUs: their weights get no gradient, and they pass nothing on.
+        _back(active[0], shift(active, 1), n, lanes, h, d, W, V, d_next)
         d, d_next = d_next, d
     if has_norm:
         for i in range(width):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,6 +27,7 @@ from evenroll.kernel import (
     forward,
     log_prob,
     piece,
+    policy_view,
     prepare,
     real,
     shift,
@@ -64,18 +66,17 @@ class BPG(Sampler):
 
 
 @njit
-def _behavior(policy: PolicyView, sampler: SamplerView) -> PolicyView:
-    """The policy at θ_b."""
-    n = int(sampler.hyper[3])
-    aux = shift(sampler.vectors, 3 * n)
+def _behavior(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
+    """The arrays of the policy at θ_b."""
+    aux = shift(sampler.vectors, 3 * int(sampler.hyper[3]))
     work = shift(aux, int(sampler.hyper[4]))
-    return PolicyView(policy.code, policy.dims, policy.index, sampler.vectors, aux, work, shift(sampler.memory, 2))
+    return policy.code, policy.dims, policy.index, sampler.vectors, aux, work, shift(sampler.memory, 2)
 
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
     forward(policy, sampler.vectors, 0.0, obs)  # outputs at θ_e, for the weight
-    behavior = _behavior(policy, sampler)
+    behavior = policy_view(*_behavior(policy, sampler))
     forward(behavior, sampler.vectors, 0.0, obs)
     draw(behavior, u, action)
     sampler.memory[1] = 1.0
@@ -83,13 +84,13 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
 
 @piece(LOG_BEHAVIOR)
 def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
-    behavior = _behavior(policy, sampler)
+    behavior = policy_view(*_behavior(policy, sampler))
     return log_prob(behavior, behavior.out, action)  # type: ignore[no-any-return]
 
 
 @piece(UPDATE)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    behavior = _behavior(policy, sampler)
+    behavior = policy_view(*_behavior(policy, sampler))
     if sampler.memory[1] == 0.0:  # initial data: nothing was chosen here
         forward(behavior, sampler.vectors, 0.0, obs)
     sampler.memory[1] = 0.0
@@ -115,4 +116,4 @@ def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float,
             theta_b[i] += step * gradient[i]
             gradient[i] = real(0.0)
         sampler.memory[0] = 0.0
-        prepare(_behavior(policy, sampler))
+        prepare(policy_view(*_behavior(policy, sampler)))
