@@ -1,17 +1,21 @@
-"""Eight floats or four doubles at a time, spelled out.
+"""Many numbers at a time, spelled out.
 
 Left to itself the compiler either may not vectorise sums (strict arithmetic) or guards every short loop with overlap
 checks. Written with these few words a layer's inner loop is just loads and fused multiply-adds, in an order that is
 fixed here and not by the optimiser: the same bits on every machine with 256-bit registers.
+
+Loops over columns are written once, for a block of `size` registers, and :func:`over_columns` runs them over any
+number of columns. Size 0 is a single number, for the columns left over at the end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, register_model
@@ -20,12 +24,12 @@ from evenroll.kernel import INTERPRETED
 
 
 class Lanes(types.Type):  # type: ignore[misc]
-    """256 bits of numbers."""
+    """A block of numbers that fills `size` registers of 256 bits."""
 
-    def __init__(self, number: Any) -> None:
+    def __init__(self, number: Any, size: int) -> None:
         self.number = number
-        self.count = 256 // number.bitwidth
-        super().__init__(name=f"Lanes[{number}]")
+        self.count = max(size * 256 // number.bitwidth, 1)
+        super().__init__(name=f"Lanes[{number}, {self.count}]")
 
 
 @register_model(Lanes)
@@ -40,23 +44,23 @@ if INTERPRETED:
     def lanes_of(number: Any) -> int:
         return 4
 
-    def load(p: Any, i: int) -> Any:
-        return p[i : i + 4].copy()
-
-    def load_wide(p: Any, i: int) -> Any:
-        return p[i : i + 4].astype(np.float64)
+    def load(p: Any, i: int, size: int) -> Any:
+        return p[i : i + max(4 * size, 1)].copy()
 
     def store(p: Any, i: int, value: Any) -> None:
-        p[i : i + 4] = value
+        p[i : i + len(value)] = value
 
-    def splat(x: Any) -> Any:
-        return np.full(4, x)
+    def splat(x: Any, size: int) -> Any:
+        return np.full(max(4 * size, 1), x)
 
     def fma(a: Any, b: Any, c: Any) -> Any:
         return a * b + c
 
     def add(a: Any, b: Any) -> Any:
         return a + b
+
+    def multiply(a: Any, b: Any) -> Any:
+        return a * b
 
     def narrow(x: float, like: Any) -> Any:
         return x
@@ -67,6 +71,9 @@ if INTERPRETED:
     def where_positive(test: Any, a: Any) -> Any:
         return np.where(test > 0, a, 0)
 
+    def positive_bits(a: Any) -> int:
+        return sum(1 << int(i) for i in np.flatnonzero(a > 0))
+
     def total(a: Any) -> Any:
         return a.sum()
 
@@ -74,41 +81,24 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def lanes_of(context: Any, number: Any) -> Any:
-        """How many numbers of this type are handled at a time."""
-        count = Lanes(number.dtype).count
+        """How many numbers of this type fill a register."""
+        count = Lanes(number.dtype, 1).count
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return ir.Constant(ir.IntType(64), count)
 
         return types.int64(number), codegen
 
-    def _load(builder: Any, p: Any, i: Any, element: Any, count: int, size: int) -> Any:
-        vector = ir.VectorType(element, count)
-        at = builder.bitcast(builder.gep(p, [i]), vector.as_pointer())
-        return builder.load(at, align=size)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def load(context: Any, p: Any, i: Any) -> Any:
-        """The numbers p[i], p[i+1], …"""
-        kind = Lanes(p.dtype)
+    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+    def load(context: Any, p: Any, i: Any, size: Any) -> Any:
+        """The numbers p[i], p[i+1], … that fill `size` registers."""
+        kind = Lanes(p.dtype, size.literal_value)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            element = context.get_value_type(p.dtype)
-            return _load(builder, *arguments, element, kind.count, p.dtype.bitwidth // 8)
+            at = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), context.get_value_type(kind).as_pointer())
+            return builder.load(at, align=p.dtype.bitwidth // 8)
 
-        return kind(p, types.int64), codegen
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def load_wide(context: Any, p: Any, i: Any) -> Any:
-        """The four numbers p[i] … p[i+3] as doubles."""
-        kind = Lanes(types.float64)
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            element = context.get_value_type(p.dtype)
-            value = _load(builder, *arguments, element, 4, p.dtype.bitwidth // 8)
-            return value if p.dtype == types.float64 else builder.fpext(value, context.get_value_type(kind))
-
-        return kind(p, types.int64), codegen
+        return kind(p, types.int64, size), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
     def store(context: Any, p: Any, i: Any, value: Any) -> Any:
@@ -122,18 +112,21 @@ else:
 
         return types.void(p, types.int64, value), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def splat(context: Any, x: Any) -> Any:
-        """x in every lane."""
-        kind = Lanes(x)
+    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+    def splat(context: Any, x: Any, size: Any) -> Any:
+        """x in every lane of `size` registers."""
+        kind = Lanes(x, size.literal_value)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             vector = context.get_value_type(kind)
             one = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[0], ir.IntType(32)(0))
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
-            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
+            return _lanes(builder, one, [0] * kind.count)
 
-        return kind(x), codegen
+        return kind(x, size), codegen
+
+    def _lanes(builder: Any, vector: Any, chosen: list[int]) -> Any:
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
+        return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
@@ -157,6 +150,15 @@ else:
         return a(a, a), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
+    def multiply(context: Any, a: Any, b: Any) -> Any:
+        """a·b."""
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.fmul(*arguments)
+
+        return a(a, a), codegen
+
+    @intrinsic  # type: ignore[untyped-decorator]
     def narrow(context: Any, x: Any, like: Any) -> Any:
         """A double as a number of the kind `like` points to."""
 
@@ -165,13 +167,17 @@ else:
 
         return like.dtype(types.float64, like), codegen
 
+    def _positive(builder: Any, vector: Any) -> tuple[Any, Any]:
+        zero = ir.Constant(vector.type, [0.0] * vector.type.count)
+        return builder.fcmp_ordered(">", vector, zero), zero
+
     @intrinsic  # type: ignore[untyped-decorator]
     def relu(context: Any, a: Any) -> Any:
         """The larger of each number and 0."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            zero = ir.Constant(arguments[0].type, [0.0] * a.count)
-            return builder.select(builder.fcmp_ordered(">", arguments[0], zero), arguments[0], zero)
+            positive, zero = _positive(builder, arguments[0])
+            return builder.select(positive, arguments[0], zero)
 
         return a(a), codegen
 
@@ -180,20 +186,51 @@ else:
         """a where test > 0, else 0."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            zero = ir.Constant(arguments[0].type, [0.0] * a.count)
-            return builder.select(builder.fcmp_ordered(">", arguments[0], zero), arguments[1], zero)
+            positive, zero = _positive(builder, arguments[0])
+            return builder.select(positive, arguments[1], zero)
 
         return a(a, a), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def total(context: Any, a: Any) -> Any:
-        """The sum of the lanes, pairwise."""
+    def positive_bits(context: Any, a: Any) -> Any:
+        """An integer whose bit i says whether lane i is positive; at most 64 lanes."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            parts = [builder.extract_element(arguments[0], ir.IntType(32)(i)) for i in range(a.count)]
-            while len(parts) > 1:
-                half = len(parts) // 2
-                parts = [builder.fadd(parts[i], parts[i + half]) for i in range(half)]
-            return parts[0]
+            positive, _ = _positive(builder, arguments[0])
+            return builder.zext(builder.bitcast(positive, ir.IntType(a.count)), ir.IntType(64))
+
+        return types.int64(a), codegen
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def total(context: Any, a: Any) -> Any:
+        """The sum of the lanes: first half plus second half, until one number is left."""
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            vector, half = arguments[0], a.count // 2
+            while half:
+                low, high = list(range(half)), list(range(half, 2 * half))
+                vector, half = builder.fadd(_lanes(builder, vector, low), _lanes(builder, vector, high)), half // 2
+            return builder.extract_element(vector, ir.IntType(32)(0))
 
         return a.number(a), codegen
+
+
+def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
+    """Make `body(size)`, a function of (first column, …) for one block, a function of (number of columns, lanes, …)."""
+
+    def loop(body: Callable[[int], Any]) -> Any:
+        block, register, number = (njit(forceinline=True)(body(s)) for s in (size, 1, 0))
+
+        @njit(forceinline=True)  # type: ignore[untyped-decorator]
+        def columns(n: int, lanes: int, *rest: Any) -> None:
+            blocks, registers = n - n % (size * lanes), n - n % lanes
+            for o in range(0, blocks, size * lanes):
+                block(o, *rest)
+            for o in range(blocks, registers, lanes):
+                register(o, *rest)
+            for o in range(registers, n):
+                number(o, *rest)
+
+        return columns
+
+    return loop

@@ -27,7 +27,21 @@ from evenroll.policies.heads import (
     soften_categorical,
     soften_gaussian,
 )
-from evenroll.simd import add, fma, lanes_of, load, load_wide, narrow, relu, splat, store, total, where_positive
+from evenroll.simd import (
+    add,
+    fma,
+    lanes_of,
+    load,
+    multiply,
+    narrow,
+    over_columns,
+    positive_bits,
+    relu,
+    splat,
+    store,
+    total,
+    where_positive,
+)
 
 NORM_EPSILON = 1e-5
 ACTIVATIONS, HEADS, MEANS, SCALES = ("relu", "tanh"), ("softmax", "gaussian"), ("tanh", "identity"), ("softplus", "log_std")
@@ -179,112 +193,83 @@ def _head_size(policy: PolicyView) -> tuple[int, int]:
     return (policy.dims[1], 2) if own_scale else (policy.dims[0], 1)
 
 
-@njit
-def _layer(count: int, active: Ints, inputs: int, n: int, lanes: int, x: Reals, W: Reals, h: Reals) -> None:
-    """h = b + Σ_j x_j W[j, :] over the listed inputs; the bias follows W."""
-    wide = 4 * lanes
-    bias = inputs * n
-    whole, blocks = n - n % wide, n - n % lanes
-    for o in range(0, whole, wide):
+@over_columns(8)
+def _layer(size: int) -> Any:
+    """h = b + Σ_j x_j W[j, :] over the listed inputs j; the bias follows W."""
+
+    def columns(o: int, n: int, bias: int, count: int, active: Ints, x: Reals, W: Reals, h: Reals) -> None:
         w = shift(W, o)
-        a0, a1 = load(w, bias), load(w, bias + lanes)
-        a2, a3 = load(w, bias + 2 * lanes), load(w, bias + 3 * lanes)
+        sums = load(w, bias, size)
         for i in range(count):
             j = active[i]
-            at, x_j = j * n, splat(x[j])
-            a0, a1 = fma(x_j, load(w, at), a0), fma(x_j, load(w, at + lanes), a1)
-            a2, a3 = fma(x_j, load(w, at + 2 * lanes), a2), fma(x_j, load(w, at + 3 * lanes), a3)
-        store(h, o, a0)
-        store(h, o + lanes, a1)
-        store(h, o + 2 * lanes, a2)
-        store(h, o + 3 * lanes, a3)
-    for o in range(whole, blocks, lanes):
-        w = shift(W, o)
-        a0 = load(w, bias)
-        for i in range(count):
-            j = active[i]
-            a0 = fma(splat(x[j]), load(w, j * n), a0)
-        store(h, o, a0)
-    for o in range(blocks, n):
-        value = W[bias + o]
-        for i in range(count):
-            j = active[i]
-            value += x[j] * W[j * n + o]
-        h[o] = value
+            sums = fma(splat(x[j], size), load(w, j * n, size), sums)
+        store(h, o, sums)
+
+    return columns
 
 
-@njit
-def _layer_both(
-    count: int, active: Ints, inputs: int, n: int, lanes: int, step: float, x_e: Reals, x_b: Reals, W: Reals, V: Reals,
-    h_e: Reals, h_b: Reals,
-) -> None:  # fmt: skip
+@over_columns(4)
+def _layer_both(size: int) -> Any:
     """The same at θ and at θ − step·v together: each weight is loaded once."""
-    wide = 2 * lanes
-    bias = inputs * n
-    whole, blocks = n - n % wide, n - n % lanes
-    minus = splat(-step)
-    for o in range(0, whole, wide):
-        w, v = shift(W, o), shift(V, o)
-        e0, e1 = load(w, bias), load(w, bias + lanes)
-        b0, b1 = fma(minus, load(v, bias), e0), fma(minus, load(v, bias + lanes), e1)
+
+    def columns(
+        o: int, n: int, bias: int, count: int, active: Ints, step: float, x_e: Reals, x_b: Reals, W: Reals, V: Reals,
+        h_e: Reals, h_b: Reals,
+    ) -> None:  # fmt: skip
+        w, v, minus = shift(W, o), shift(V, o), splat(-step, size)
+        sums_e = load(w, bias, size)
+        sums_b = fma(minus, load(v, bias, size), sums_e)
         for i in range(count):
             j = active[i]
-            at, e, b = j * n, splat(x_e[j]), splat(x_b[j])
-            w0, w1 = load(w, at), load(w, at + lanes)
-            e0, e1 = fma(e, w0, e0), fma(e, w1, e1)
-            b0 = fma(b, fma(minus, load(v, at), w0), b0)
-            b1 = fma(b, fma(minus, load(v, at + lanes), w1), b1)
-        store(h_e, o, e0)
-        store(h_e, o + lanes, e1)
-        store(h_b, o, b0)
-        store(h_b, o + lanes, b1)
-    for o in range(whole, blocks, lanes):
-        w, v = shift(W, o), shift(V, o)
-        e0 = load(w, bias)
-        b0 = fma(minus, load(v, bias), e0)
-        for i in range(count):
-            j = active[i]
-            w0 = load(w, j * n)
-            e0 = fma(splat(x_e[j]), w0, e0)
-            b0 = fma(splat(x_b[j]), fma(minus, load(v, j * n), w0), b0)
-        store(h_e, o, e0)
-        store(h_b, o, b0)
-    for o in range(blocks, n):
-        at_e = W[bias + o]
-        at_b = at_e - step * V[bias + o]
-        for i in range(count):
-            j = active[i]
-            at_e += x_e[j] * W[j * n + o]
-            at_b += x_b[j] * (W[j * n + o] - step * V[j * n + o])
-        h_e[o] = at_e
-        h_b[o] = at_b
+            weights = load(w, j * n, size)
+            sums_e = fma(splat(x_e[j], size), weights, sums_e)
+            sums_b = fma(splat(x_b[j], size), fma(minus, load(v, j * n, size), weights), sums_b)
+        store(h_e, o, sums_e)
+        store(h_b, o, sums_b)
+
+    return columns
 
 
-@njit
-def _activate(n: int, lanes: int, is_tanh: bool, h: Reals) -> None:
-    if is_tanh:
-        for o in range(n):
-            h[o] = math.tanh(h[o])
-        return
-    blocks = n - n % lanes
-    for o in range(0, blocks, lanes):
-        store(h, o, relu(load(h, o)))
-    for o in range(blocks, n):
-        h[o] = max(h[o], h[o] - h[o])
+@njit(forceinline=True)
+def _list_bits(bits: int, lanes: int, first: int, count: int, active: Ints) -> int:
+    for i in range(lanes):
+        active[count] = first + i
+        count += (bits >> i) & 1
+    return count
 
 
-@njit
-def _dot(n: int, x: Reals, w: Reals) -> float:
-    """Σ x w in double precision."""
-    blocks = n - n % 8
-    a0, a1 = splat(0.0), splat(0.0)
-    for o in range(0, blocks, 8):
-        a0 = fma(load_wide(x, o), load_wide(w, o), a0)
-        a1 = fma(load_wide(x, o + 4), load_wide(w, o + 4), a1)
-    value = total(a0) + total(a1)
-    for o in range(blocks, n):
-        value += float(x[o]) * float(w[o])
-    return value  # type: ignore[no-any-return]
+@njit(forceinline=True)
+def _relu_and_list(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
+    """max(h, 0), and a list of where either is positive."""
+    count, registers = 0, n - n % lanes
+    for o in range(0, registers, lanes):
+        e, b = relu(load(h_e, o, 1)), relu(load(h_b, o, 1))
+        store(h_e, o, e)
+        store(h_b, o, b)
+        count = _list_bits(positive_bits(e) | positive_bits(b), lanes, o, count, active)
+    for o in range(registers, n):
+        e, b = relu(load(h_e, o, 0)), relu(load(h_b, o, 0))
+        store(h_e, o, e)
+        store(h_b, o, b)
+        count = _list_bits(positive_bits(e) | positive_bits(b), 1, o, count, active)
+    return count
+
+
+@njit(forceinline=True)
+def _list_all(n: int, active: Ints) -> int:
+    for j in range(n):
+        active[j] = j
+    return n
+
+
+@over_columns(8)
+def _dot(size: int) -> Any:
+    """result += Σ x w."""
+
+    def columns(o: int, x: Reals, w: Reals, result: Floats) -> None:
+        result[0] += total(multiply(load(x, o, size), load(w, o, size)))
+
+    return columns
 
 
 @piece(FORWARD)
@@ -292,7 +277,7 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
     dims, work = policy.dims, policy.work
     width, layers, is_tanh = dims[3], dims[4], dims[5] == 1
     both = c != 0.0
-    step, zero = real(c), real(0.0)
+    step = real(c)
     lanes = lanes_of(real)
     normed, x_e = work, shift(work, width)
     x_b = shift(x_e, width)
@@ -310,41 +295,44 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
             x_e[i] = real(obs[i])
             x_b[i] = x_e[i]
     h_e = shift(x_b, width)
+    # Per layer: how many inputs to visit, and which (only a ReLU that is zero is left out); backward uses it too.
     index = policy.index
+    index[0] = _list_all(width, shift(index, 1))
     for layer in range(layers):
         n = dims[10 + layer]
         h_b = shift(h_e, n)
-        active = shift(index, 1)  # inputs to visit; their number goes in front, for the backward pass
-        count = 0
-        every = is_tanh or layer == 0  # only a ReLU that is zero can be left out
+        count, active, bias = index[0], shift(index, 1), width * n
         if both:
-            for j in range(width):
-                active[count] = j
-                count += every | (x_e[j] != zero) | (x_b[j] != zero)
-            _layer_both(count, active, width, n, lanes, step, x_e, x_b, W, V, h_e, h_b)
-            _activate(n, lanes, is_tanh, h_b)
+            _layer_both(n, lanes, n, bias, count, active, step, x_e, x_b, W, V, h_e, h_b)
         else:
-            for j in range(width):
-                active[count] = j
-                count += every | (x_e[j] != zero)
-            _layer(count, active, width, n, lanes, x_e, W, h_e)
-        _activate(n, lanes, is_tanh, h_e)
-        x_e, x_b, h_e = h_e, h_b, shift(h_b, n)
-        W, V = shift(W, (width + 1) * n), shift(V, (width + 1) * n)
-        index[0] = count
+            _layer(n, lanes, n, bias, count, active, x_e, W, h_e)
         index = shift(index, width + 1)
+        if is_tanh:
+            for o in range(n):
+                h_e[o] = math.tanh(h_e[o])
+                if both:
+                    h_b[o] = math.tanh(h_b[o])
+            index[0] = _list_all(n, shift(index, 1))
+        else:
+            index[0] = _relu_and_list(n, lanes, h_e, h_b if both else h_e, shift(index, 1))
+        x_e, x_b, h_e = h_e, h_b, shift(h_b, n)
+        W, V = shift(W, bias + n), shift(V, bias + n)
         width = n
     n_out = dims[0]
     rows, stride = _head_size(policy)
-    out, behavior = policy.out, shift(policy.out, n_out)
-    bias, bias_v = shift(W, rows * width), shift(V, rows * width)
+    out, behavior, scratch = policy.out, shift(policy.out, n_out), shift(policy.out, 2 * n_out)
+    bias_e, bias_v = shift(W, rows * width), shift(V, rows * width)
     for r in range(rows):
         w, v = shift(W, r * width), shift(V, r * width)
-        out[r * stride] = _dot(width, x_e, w) + bias[r]
+        out[r * stride] = bias_e[r]
+        _dot(width, lanes, x_e, w, shift(out, r * stride))
         if both:
-            behavior[r * stride] = (_dot(width, x_b, w) + bias[r]) - c * (_dot(width, x_b, v) + bias_v[r])
+            behavior[r * stride], scratch[0] = bias_e[r], bias_v[r]
+            _dot(width, lanes, x_b, w, shift(behavior, r * stride))
+            _dot(width, lanes, x_b, v, scratch)
+            behavior[r * stride] -= c * scratch[0]
     if stride == 2:
-        log_std, log_std_v = shift(bias, rows), shift(bias_v, rows)
+        log_std, log_std_v = shift(bias_e, rows), shift(bias_v, rows)
         for r in range(rows):
             out[2 * r + 1] = log_std[r]
             if both:
@@ -354,80 +342,50 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
             behavior[r] = out[r]
 
 
-@njit
-def _back(count: int, active: Ints, n: int, lanes: int, x: Reals, d: Reals, W: Reals, V: Reals, d_in: Reals) -> None:
-    """For the listed inputs: V[j, :] += x_j d and d_in_j = W[j, :]·d, four rows at a time."""
-    blocks = n - n % lanes
-    fours = count - count % 4
-    for i in range(0, fours, 4):
-        j0, j1, j2, j3 = active[i], active[i + 1], active[i + 2], active[i + 3]
-        w0, w1, w2, w3 = shift(W, j0 * n), shift(W, j1 * n), shift(W, j2 * n), shift(W, j3 * n)
-        v0, v1, v2, v3 = shift(V, j0 * n), shift(V, j1 * n), shift(V, j2 * n), shift(V, j3 * n)
-        x0, x1, x2, x3 = splat(x[j0]), splat(x[j1]), splat(x[j2]), splat(x[j3])
-        none = splat(x[j0] - x[j0])
-        s0, s1, s2, s3 = none, none, none, none
-        for o in range(0, blocks, lanes):
-            g = load(d, o)
-            s0, s1 = fma(g, load(w0, o), s0), fma(g, load(w1, o), s1)
-            s2, s3 = fma(g, load(w2, o), s2), fma(g, load(w3, o), s3)
-            store(v0, o, fma(x0, g, load(v0, o)))
-            store(v1, o, fma(x1, g, load(v1, o)))
-            store(v2, o, fma(x2, g, load(v2, o)))
-            store(v3, o, fma(x3, g, load(v3, o)))
-        d_in[j0], d_in[j1], d_in[j2], d_in[j3] = total(s0), total(s1), total(s2), total(s3)
-    for i in range(fours, count):
-        j = active[i]
-        w0, v0 = shift(W, j * n), shift(V, j * n)
-        x0 = splat(x[j])
-        s0 = splat(x[j] - x[j])
-        for o in range(0, blocks, lanes):
-            g = load(d, o)
-            s0 = fma(g, load(w0, o), s0)
-            store(v0, o, fma(x0, g, load(v0, o)))
-        d_in[j] = total(s0)
-    if blocks < n:
+@over_columns(8)
+def _back(size: int) -> Any:
+    """For the listed inputs j: V[j, :] += x_j d and d_in_j += W[j, :]·d."""
+
+    def columns(o: int, n: int, count: int, active: Ints, x: Reals, d: Reals, W: Reals, V: Reals, d_in: Reals) -> None:
+        g = load(d, o, size)
         for i in range(count):
             j = active[i]
-            for o in range(blocks, n):
-                d_in[j] += W[j * n + o] * d[o]
-                V[j * n + o] += x[j] * d[o]
+            at = j * n + o
+            d_in[j] += total(multiply(g, load(W, at, size)))
+            store(V, at, fma(splat(x[j], size), g, load(V, at, size)))
+
+    return columns
 
 
-@njit
-def _back_head(rows: int, stride: int, n: int, lanes: int, h: Reals, g: Floats, W: Reals, V: Reals, d: Reals) -> None:
+@over_columns(4)
+def _back_head(size: int) -> Any:
     """V[r, :] += g_r h and d = Σ_r g_r W[r, :]."""
-    blocks = n - n % lanes
-    for o in range(n):
-        d[o] = h[o] - h[o]
-    for r in range(rows):
-        w, v = shift(W, r * n), shift(V, r * n)
-        g_r = narrow(g[r * stride], h)
-        g_all = splat(g_r)
-        for o in range(0, blocks, lanes):
-            store(v, o, fma(g_all, load(h, o), load(v, o)))
-            store(d, o, fma(g_all, load(w, o), load(d, o)))
-        for o in range(blocks, n):
-            v[o] += g_r * h[o]
-            d[o] += g_r * w[o]
-        V[rows * n + r] += g_r
+
+    def columns(o: int, n: int, rows: int, stride: int, h: Reals, g: Floats, W: Reals, V: Reals, d: Reals) -> None:
+        x, sums = load(h, o, size), splat(narrow(0.0, h), size)
+        for r in range(rows):
+            g_r, at = splat(narrow(g[r * stride], h), size), r * n + o
+            sums = fma(g_r, load(W, at, size), sums)
+            store(V, at, fma(g_r, x, load(V, at, size)))
+        store(d, o, sums)
+
+    return columns
 
 
-@njit
-def _back_activation(n: int, lanes: int, is_tanh: bool, h: Reals, d: Reals, bias_v: Reals) -> None:
+@over_columns(4)
+def _back_activation(size: int) -> Any:
     """d ← d · activation′, read off the activation itself; the bias's gradient."""
-    blocks = 0
-    if not is_tanh:
-        blocks = n - n % lanes
-        for o in range(0, blocks, lanes):
-            g = where_positive(load(h, o), load(d, o))
-            store(d, o, g)
-            store(bias_v, o, add(g, load(bias_v, o)))
-    for o in range(blocks, n):
+
+    def columns(o: int, is_tanh: bool, h: Reals, d: Reals, bias_v: Reals) -> None:
+        x, g = load(h, o, size), load(d, o, size)
         if is_tanh:
-            d[o] -= d[o] * h[o] * h[o]
-        elif not h[o] > 0:
-            d[o] = h[o] - h[o]
-        bias_v[o] += d[o]
+            g = fma(multiply(g, x), multiply(x, splat(narrow(-1.0, h), size)), g)
+        else:
+            g = where_positive(x, g)
+        store(d, o, g)
+        store(bias_v, o, add(g, load(bias_v, o, size)))
+
+    return columns
 
 
 @piece(ADD_SCORE)
@@ -456,9 +414,10 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
     d, d_next = shift(work, next_h), shift(work, next_h + largest)
     rows, stride = _head_size(policy)
     W, V, h = shift(policy.theta, at_w), shift(vector, at_w), shift(work, at_h)
-    _back_head(rows, stride, inputs, lanes, h, d_out, W, V, d)
-    if stride == 2:
-        for r in range(rows):
+    _back_head(inputs, lanes, inputs, rows, stride, h, d_out, W, V, d)
+    for r in range(rows):
+        V[rows * inputs + r] += real(d_out[r * stride])
+        if stride == 2:
             V[rows * inputs + rows + r] += real(d_out[2 * r + 1])
     for back in range(layers):
         layer = layers - 1 - back
@@ -474,7 +433,7 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
         for j in range(inputs):
             d_next[j] = real(0.0)
         # Inputs left out are inactive ReLUs: their weights get no gradient, and they pass nothing on.
-        _back(active[0], shift(active, 1), n, lanes, h, d, W, V, d_next)
+        _back(n, lanes, n, active[0], shift(active, 1), h, d, W, V, d_next)
         d, d_next = d_next, d
     if has_norm:
         for i in range(width):
