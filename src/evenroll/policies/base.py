@@ -21,6 +21,7 @@ from evenroll.kernel import (
     number_type,
     pointer,
     policy_view,
+    shift,
 )
 
 
@@ -93,6 +94,21 @@ class Policy:
         weights = np.exp(logits - logits.max())
         return np.asarray(weights / weights.sum())
 
+    def score_sum(self, observations: np.ndarray, actions: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """Σ_t w_t ∇_θ log π_θ(a_t|s_t) over steps [N, obs_dim], [N, action_dim], in float64 or the policy's precision."""
+        total = np.zeros(self.parameters, dtype=self.dtype)
+        if len(observations):
+            _sum_scores(number_type(self.dtype))(
+                *self.arrays(),
+                np.ascontiguousarray(observations, dtype=np.float64).ravel(),
+                np.ascontiguousarray(actions, dtype=np.float64).ravel(),
+                np.ones(len(observations)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64),
+                self.obs_dim,
+                self.action_dim,
+                total,
+            )
+        return total
+
     def _at(self, obs: Any, action: Any, vector: np.ndarray | None, step: float) -> tuple[np.ndarray, float, np.ndarray]:
         number = number_type(self.dtype)
         gradient = np.zeros(self.parameters, dtype=self.dtype)
@@ -132,3 +148,25 @@ def _probe_kernel(
     log_p = log_prob(policy, policy.out, pointer(action))
     add_score(policy, pointer(obs), pointer(action), 1.0, pointer(gradient))
     return log_p  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _sum_scores(number: Any) -> Any:
+    from numba import float64, int64, void
+
+    reals, floats, ints = number[::1], float64[::1], int64[::1]
+    view = (ints, ints, ints, reals, reals, reals, floats)
+    return compiled(_sum_scores_kernel, void(*view, floats, floats, floats, int64, int64, reals))
+
+
+def _sum_scores_kernel(
+    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
+    observations: Any, actions: Any, weights: Any, n_obs: Any, n_action: Any, total: Any,
+) -> None:  # fmt: skip
+    policy = policy_view(
+        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
+    )
+    for t in range(len(weights)):
+        obs, action = shift(pointer(observations), t * n_obs), shift(pointer(actions), t * n_action)
+        forward(policy, policy.theta, 0.0, obs)
+        add_score(policy, obs, action, weights[t], pointer(total))

@@ -1,0 +1,57 @@
+"""evenroll: what a policy is worth, from fewer environment steps.
+
+    import evenroll
+    print(evenroll.evaluate("gridworld", sampler="ros:alpha=1000", episodes=500))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Names are loaded on first use: `import evenroll` and `evenroll --help` stay fast.
+_WHERE = {
+    "evaluate": "evaluation",
+    "Evaluation": "evaluation",
+    "compare": "study",
+    "Comparison": "study",
+    "get_domain": "domains",
+    "Domain": "domains",
+    "Driver": "collect",
+    "Rollouts": "rollouts",
+    "Policy": "policies",
+    "TabularSoftmax": "policies",
+    "MLP": "policies",
+    "epsilon_greedy": "policies",
+    "load_policy": "policies",
+    "save_policy": "policies",
+    "Sampler": "samplers",
+    "OnPolicy": "samplers",
+    "ROS": "samplers",
+    "BPG": "samplers",
+    "OffPolicy": "samplers",
+    "EvenrollError": "errors",
+}
+
+__all__ = sorted(_WHERE)
+
+if TYPE_CHECKING:
+    from evenroll.collect import Driver
+    from evenroll.domains import Domain, get_domain
+    from evenroll.errors import EvenrollError
+    from evenroll.evaluation import Evaluation, evaluate
+    from evenroll.policies import MLP, Policy, TabularSoftmax, epsilon_greedy, load_policy, save_policy
+    from evenroll.rollouts import Rollouts
+    from evenroll.samplers import BPG, ROS, OffPolicy, OnPolicy, Sampler
+    from evenroll.study import Comparison, compare
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'evenroll' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"evenroll.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value

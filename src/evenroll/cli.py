@@ -1,0 +1,298 @@
+"""The command line. The only file that prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from evenroll import __version__
+from evenroll.errors import EvenrollError
+
+if TYPE_CHECKING:
+    from evenroll.policies import Policy
+
+app = typer.Typer(
+    name="evenroll",
+    help="What a policy is worth, from fewer environment steps.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+DOMAIN_HELP = "bandit, gridworld, cartpole or cartpole-continuous; parameters after a colon, e.g. gridworld:noise=1"
+DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN")]
+PolicyOption = Annotated[Path | None, typer.Option("--policy", help="Policy file (.safetensors); default: the shipped one.")]
+SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)]
+JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
+WorkersOption = Annotated[int | None, typer.Option(help="Threads; default: all cores. Results do not depend on it.", min=1)]
+
+
+def _version(show: bool) -> None:
+    if show:
+        out.print(f"evenroll {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    pass
+
+
+@contextmanager
+def _progress(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left, on standard error; nothing if it is not a terminal or JSON goes to the screen."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _emit(data: dict[str, Any], target: str | None) -> None:
+    if target is None:
+        return
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        from evenroll.files import write_atomically
+
+        write_atomically(target, text.encode())
+
+
+def _writable(*targets: str | Path | None) -> None:
+    """Refuse a place that cannot be written before any work is done."""
+    for target in targets:
+        if target is None or str(target) == "-":
+            continue
+        path = Path(target)
+        if path.is_dir():
+            raise EvenrollError(f"{path} is a directory, not a file")
+        if not path.absolute().parent.is_dir():
+            raise EvenrollError(f"cannot write {path}: there is no directory {path.absolute().parent.name}")
+
+
+def _policy(path: Path | None) -> Policy | None:
+    if path is None:
+        return None
+    from evenroll.policies import load_policy
+
+    return load_policy(path)
+
+
+def _significant(x: float | None, digits: int = 3) -> str:
+    return "–" if x is None or x != x else f"{x:.{digits}g}"
+
+
+@app.command(epilog="Example: [cyan]evenroll evaluate gridworld --sampler ros:alpha=1000 --episodes 500[/cyan]")
+def evaluate(
+    domain: DomainArgument,
+    policy: PolicyOption = None,
+    sampler: Annotated[str, typer.Option(help="os, ros:alpha=…, bpg:batch=…,step_size=…, off:delta=…")] = "ros",
+    estimator: Annotated[str, typer.Option(help="mc, ois or wis")] = "mc",
+    episodes: Annotated[int | None, typer.Option(help="Trajectories to collect (default 1000).")] = None,
+    steps: Annotated[int | None, typer.Option(help="Environment steps to take instead.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Discount; default: the domain's.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
+    seed: SeedOption = 0,
+    json_file: JsonOption = None,
+) -> None:
+    """Evaluate a policy: its value, what it took, and how far the data is from on-policy."""
+    from evenroll.evaluation import evaluate as run
+
+    _writable(json_file)
+    result = run(
+        domain, _policy(policy), sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma,
+        seed=seed, confidence=confidence,
+    )  # fmt: skip
+    _emit(result.to_json(), json_file)
+    if json_file == "-":
+        return
+    if result.low is not None and result.high is not None:
+        out.print(f"[bold]v(π) ≈ {result.value:.5g}[/bold]   {100 * confidence:g} % interval {result.low:.5g} … {result.high:.5g}")
+    else:
+        out.print(f"[bold]v(π) ≈ {result.value:.5g}[/bold]   no interval: {result.why}")
+    out.print(
+        f"{result.episodes} episodes, {result.steps} steps "
+        f"({result.terminated} terminated, {result.truncated} truncated, {result.unfinished} unfinished), "
+        f"{result.sampler}/{result.estimator}, seed {seed}"
+    )
+    out.print(f"distance from on-policy: KL {_significant(result.kl)}, mean |∇| {_significant(result.gradient)}")
+    if result.effective_sample_size is not None:
+        share = 100 * (result.largest_weight or 0)
+        out.print(f"effective sample size {result.effective_sample_size:.1f}, largest weight {share:.2g} % of all")
+
+
+@app.command(
+    epilog="Example: [cyan]evenroll compare gridworld --method os/mc --method ros:alpha=1000/mc --method init+ros/mc "
+    "--trials 200 --plot mse.png[/cyan]"
+)
+def compare(
+    domain: DomainArgument,
+    method: Annotated[list[str], typer.Option(help="[init+]SAMPLER[:key=value,…][/ESTIMATOR]; give several.")],
+    policy: PolicyOption = None,
+    value: Annotated[float | None, typer.Option(help="True value, if you know it better.")] = None,
+    mean_length: Annotated[float | None, typer.Option(help="Mean episode length, the unit of the budget.")] = None,
+    trials: Annotated[int, typer.Option(help="Independent repetitions.")] = 200,
+    budget: Annotated[float, typer.Option(help="In mean episode lengths.")] = 8192,
+    initial_episodes: Annotated[int, typer.Option(help="Trajectories of initial data for init+ methods.")] = 100,
+    delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.")] = 0.1,
+    sampling_error: Annotated[bool, typer.Option("--sampling-error", help="Also KL and gradient-norm sampling error.")] = False,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    json_file: JsonOption = None,
+    plot: Annotated[Path | None, typer.Option(help="Save log-log MSE curves (.png, .pdf, .svg).")] = None,
+) -> None:
+    """Many trials of several methods: mean squared error against the number of environment steps."""
+    from evenroll.study import compare as run
+
+    _writable(json_file, plot)
+    with _progress("trials", json_file == "-") as progress:
+        result = run(
+            domain, method, policy=_policy(policy), value=value, mean_length=mean_length, trials=trials, budget=budget,
+            initial_episodes=initial_episodes, delta=delta, sampling_error=sampling_error, seed=seed, workers=workers,
+            progress=progress,
+        )  # fmt: skip
+    if plot is not None:
+        from evenroll.plots import plot_comparison
+
+        plot_comparison(result, plot)
+    _emit(result.to_json(), json_file)
+    if json_file == "-":
+        return
+    table = Table(title=f"{escape(result.domain)}: relative MSE ± 1 s.e., {trials} trials", title_justify="left")
+    table.add_column("method")
+    wanted = [i for i, c in enumerate(result.checkpoints) if c > 0]
+    wanted = wanted[-1:] if len(wanted) < 2 else sorted({wanted[len(wanted) // 3], wanted[2 * len(wanted) // 3], wanted[-1]})
+    for i in wanted:
+        table.add_column(f"{result.checkpoints[i]} steps", justify="right")
+    table.add_column("against first", justify="right")
+    table.add_column("bias", justify="right")
+    base = result.curves[0].mse[-1]
+    for curve in result.curves:
+        cells = [f"{_significant(curve.mse[i])} ± {_significant(curve.mse_se[i], 2)}" for i in wanted]
+        ratio = curve.mse[-1] / base if base else float("nan")
+        table.add_row(escape(curve.method), *cells, f"× {_significant(ratio)}", f"{curve.bias[-1]:+.1e}")
+    out.print(table)
+    error = f" ± {result.value_se:.2g}" if result.value_se else " (exact)"
+    rate = result.env_steps / max(result.seconds, 1e-9) / 1e6
+    out.print(
+        f"v(π) = {result.value:.6g}{error}, T̄ = {result.mean_length:.5g}; "
+        f"{result.env_steps:,} steps in {result.seconds:.1f} s ({rate:.2f} M steps/s)"
+    )
+    if plot is not None:
+        out.print(f"curves: {plot}")
+
+
+@app.command(epilog="Example: [cyan]evenroll value cartpole --policy mine.safetensors --episodes 1000000[/cyan]")
+def value(
+    domain: DomainArgument,
+    policy: PolicyOption = None,
+    episodes: Annotated[int, typer.Option(help="Rollouts, where dynamic programming is impossible.", min=1)] = 1_000_000,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Rollouts even where the value is known.")] = False,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """The true value of a policy: dynamic programming, or very many rollouts with their standard error."""
+    from evenroll.domains import get_domain
+    from evenroll.study import default_workers
+    from evenroll.values import truth, value_by_rollouts
+
+    _writable(json_file)
+    where = get_domain(domain)
+    chosen = _policy(policy) or where.policy()
+    where.environment(None).check(chosen)
+    with _progress("blocks of rollouts", json_file == "-") as progress:
+        run = value_by_rollouts if fresh else truth
+        known = run(where, chosen, episodes=episodes, seed=seed, workers=workers or default_workers(), progress=progress)
+    data = {"domain": str(where), "value": known.value, "value_se": known.value_se, "mean_length": known.mean_length,
+            "variance": known.variance if known.variance == known.variance else None}  # fmt: skip
+    _emit(data, json_file)
+    if json_file != "-":
+        error = f" ± {known.value_se:.2g} (1 s.e.)" if known.value_se else " (exact)"
+        out.print(f"v(π) = {known.value:.10g}{error}   T̄ = {known.mean_length:.6g}   Var = {_significant(known.variance, 6)}")
+
+
+@app.command(epilog="Example: [cyan]evenroll train cartpole --seed 1 --out my-cartpole.safetensors[/cyan]")
+def train(
+    domain: DomainArgument,
+    out_file: Annotated[Path | None, typer.Option("--out", help="Policy file to write; default DOMAIN.safetensors.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Episodes before the snapshot; default: the domain's recipe.", min=16)] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Adam's step size; default: the domain's recipe.", min=0)] = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Make an evaluation policy with REINFORCE: well above random, far from converged."""
+    from evenroll.domains import get_domain
+    from evenroll.policies import save_policy
+    from evenroll.train import RECIPES, reinforce
+    from evenroll.values import truth
+
+    where = get_domain(domain)
+    recipe = RECIPES[where.name]
+    path = out_file or Path(f"{where.name}.safetensors")
+    _writable(path)
+    total = episodes or recipe.episodes
+    with _progress("episodes", False) as bar:
+        policy = reinforce(
+            where, episodes=total, learning_rate=recipe.learning_rate if learning_rate is None else learning_rate,
+            seed=seed, progress=lambda done, g, length: bar(done, total),
+        )  # fmt: skip
+    save_policy(policy, path)
+    known = truth(where, policy, episodes=20_000)
+    error = f" ± {known.value_se:.2g}" if known.value_se else ""
+    out.print(f"{path}: v(π) = {known.value:.5g}{error}, T̄ = {known.mean_length:.4g}")
+
+
+@app.command(epilog="Example: [cyan]evenroll bench --json bench.json[/cyan]")
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, no comparison with PyTorch.")] = False,
+    json_file: JsonOption = None,
+) -> None:
+    """Steps per second of everything built in, against a plain PyTorch version where torch is installed."""
+    from evenroll.bench import run_bench
+
+    _writable(json_file)
+    started = time.perf_counter()
+    with _progress("measurements", json_file == "-") as progress:
+        result = run_bench(quick=quick, progress=progress)
+    result["seconds"] = round(time.perf_counter() - started, 1)
+    _emit(result, json_file)
+    if json_file != "-":
+        from evenroll.bench import tables
+
+        for table in tables(result):
+            out.print(table)
+
+
+def main() -> None:
+    """Entry point: an error of ours is one line on standard error and exit code 2."""
+    try:
+        app()
+    except EvenrollError as error:
+        err.print(f"[red]error:[/red] {escape(' '.join(str(error).split()))}", soft_wrap=True)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The four built-in environments, compiled; `registration.py` names them for Gymnasium, `gym.py` wraps them."""

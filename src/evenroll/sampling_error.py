@@ -1,0 +1,27 @@
+"""How far a data set is from on-policy: two measures of the paper (appendix on sampling error)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenroll.fitting import fitted_log_probs
+from evenroll.policies import Policy
+from evenroll.rollouts import Rollouts
+
+
+def kl_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
+    """(1/N) Σ_t log π̂(a_t|s_t) − log π_e(a_t|s_t), π̂ the maximum-likelihood policy of the data.
+
+    paper: a sum; published numbers: the mean; here: the mean. The unfinished trajectory counts.
+    """
+    if rollouts.steps == 0:
+        return float("nan")
+    return float(np.mean(fitted_log_probs(policy, rollouts) - rollouts.column("log_e")))
+
+
+def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
+    """Mean absolute entry of (1/N) Σ_t ∇log π_e(a_t|s_t): zero if every score is balanced."""
+    if rollouts.steps == 0:
+        return float("nan")
+    total = policy.score_sum(rollouts.column("observations"), rollouts.column("actions"))
+    return float(np.mean(np.abs(total.astype(np.float64))) / rollouts.steps)

@@ -1,0 +1,27 @@
+"""Reading `key=value,…` and answering misspelt names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from evenroll.errors import SpecError
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """' (did you mean …?)' if something is near."""
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def parse_parameters(spec: str, text: str) -> dict[str, str]:
+    """'a=1,b=2' as a dictionary."""
+    values: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise SpecError(f"{spec}: expected key=value, not {part!r}")
+        if key.strip() in values:
+            raise SpecError(f"{spec}: {key.strip()} is given twice")
+        values[key.strip()] = value.strip()
+    return values
