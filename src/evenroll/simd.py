@@ -68,14 +68,14 @@ if INTERPRETED:
     def relu(a: Any) -> Any:
         return np.maximum(a, 0)
 
-    def where_positive(test: Any, a: Any) -> Any:
-        return np.where(test > 0, a, 0)
+    def unit_step(a: Any) -> Any:
+        return np.where(a > 0, 1.0, 0.0)
 
     def positive_bits(a: Any) -> int:
         return sum(1 << int(i) for i in np.flatnonzero(a > 0))
 
-    def total(a: Any) -> Any:
-        return a.sum()
+    def dot(a: Any, b: Any) -> Any:
+        return (a * b).sum()
 
 else:
 
@@ -128,15 +128,18 @@ else:
         mask = ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
         return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
 
+    def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+        bits = 32 if isinstance(a.type.element, ir.FloatType) else 64
+        kind = ir.FunctionType(a.type, [a.type] * 3)
+        name = f"llvm.fma.v{a.type.count}f{bits}"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [a, b, c])
+
     @intrinsic  # type: ignore[untyped-decorator]
     def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
         """a·b + c, rounded once."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            vector = arguments[0].type
-            name = f"llvm.fma.v{a.count}f{a.number.bitwidth}"
-            kind = ir.FunctionType(vector, [vector] * 3)
-            return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+            return _fma(builder, *arguments)
 
         return a(a, a, a), codegen
 
@@ -182,14 +185,14 @@ else:
         return a(a), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def where_positive(context: Any, test: Any, a: Any) -> Any:
-        """a where test > 0, else 0."""
+    def unit_step(context: Any, a: Any) -> Any:
+        """1 where a > 0, else 0."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             positive, zero = _positive(builder, arguments[0])
-            return builder.select(positive, arguments[1], zero)
+            return builder.select(positive, ir.Constant(zero.type, [1.0] * a.count), zero)
 
-        return a(a, a), codegen
+        return a(a), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
     def positive_bits(context: Any, a: Any) -> Any:
@@ -202,17 +205,22 @@ else:
         return types.int64(a), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def total(context: Any, a: Any) -> Any:
-        """The sum of the lanes: first half plus second half, until one number is left."""
+    def dot(context: Any, a: Any, b: Any) -> Any:
+        """Σ a·b: quarters, or registers, one after the other; then first half plus second half, until one is left."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            vector, half = arguments[0], a.count // 2
-            while half:
-                low, high = list(range(half)), list(range(half, 2 * half))
-                vector, half = builder.fadd(_lanes(builder, vector, low), _lanes(builder, vector, high)), half // 2
-            return builder.extract_element(vector, ir.IntType(32)(0))
+            part = min(a.count, max(a.count // 4, Lanes(a.number, 1).count))
+            sums = None
+            for first in range(0, a.count, part):
+                x, y = (_lanes(builder, v, list(range(first, first + part))) for v in arguments)
+                sums = builder.fmul(x, y) if sums is None else _fma(builder, x, y, sums)
+            while part > 1:
+                part //= 2
+                low, high = (_lanes(builder, sums, list(range(i, i + part))) for i in (0, part))
+                sums = builder.fadd(low, high)
+            return builder.extract_element(sums, ir.IntType(32)(0))
 
-        return a.number(a), codegen
+        return a.number(a, a), codegen
 
 
 def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:

@@ -29,6 +29,7 @@ from evenroll.policies.heads import (
 )
 from evenroll.simd import (
     add,
+    dot,
     fma,
     lanes_of,
     load,
@@ -39,8 +40,7 @@ from evenroll.simd import (
     relu,
     splat,
     store,
-    total,
-    where_positive,
+    unit_step,
 )
 
 NORM_EPSILON = 1e-5
@@ -195,15 +195,17 @@ def _head_size(policy: PolicyView) -> tuple[int, int]:
 
 @over_columns(8)
 def _layer(size: int) -> Any:
-    """h = b + Σ_j x_j W[j, :] over the listed inputs j; the bias follows W."""
+    """h = b + Σ_j x_j W[j, :] over the listed inputs j, or the positive part of it; the bias follows W."""
 
-    def columns(o: int, n: int, bias: int, count: int, active: Ints, x: Reals, W: Reals, h: Reals) -> None:
+    def columns(
+        o: int, n: int, bias: int, is_relu: bool, count: int, active: Ints, x: Reals, W: Reals, h: Reals
+    ) -> None:  # fmt: skip
         w = shift(W, o)
         sums = load(w, bias, size)
         for i in range(count):
             j = active[i]
             sums = fma(splat(x[j], size), load(w, j * n, size), sums)
-        store(h, o, sums)
+        store(h, o, relu(sums) if is_relu else sums)
 
     return columns
 
@@ -213,8 +215,8 @@ def _layer_both(size: int) -> Any:
     """The same at θ and at θ − step·v together: each weight is loaded once."""
 
     def columns(
-        o: int, n: int, bias: int, count: int, active: Ints, step: float, x_e: Reals, x_b: Reals, W: Reals, V: Reals,
-        h_e: Reals, h_b: Reals,
+        o: int, n: int, bias: int, is_relu: bool, count: int, active: Ints, step: float, x_e: Reals, x_b: Reals,
+        W: Reals, V: Reals, h_e: Reals, h_b: Reals,
     ) -> None:  # fmt: skip
         w, v, minus = shift(W, o), shift(V, o), splat(-step, size)
         sums_e = load(w, bias, size)
@@ -224,8 +226,8 @@ def _layer_both(size: int) -> Any:
             weights = load(w, j * n, size)
             sums_e = fma(splat(x_e[j], size), weights, sums_e)
             sums_b = fma(splat(x_b[j], size), fma(minus, load(v, j * n, size), weights), sums_b)
-        store(h_e, o, sums_e)
-        store(h_b, o, sums_b)
+        store(h_e, o, relu(sums_e) if is_relu else sums_e)
+        store(h_b, o, relu(sums_b) if is_relu else sums_b)
 
     return columns
 
@@ -239,19 +241,15 @@ def _list_bits(bits: int, lanes: int, first: int, count: int, active: Ints) -> i
 
 
 @njit(forceinline=True)
-def _relu_and_list(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
-    """max(h, 0), and a list of where either is positive."""
+def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
+    """Where either is positive."""
     count, registers = 0, n - n % lanes
     for o in range(0, registers, lanes):
-        e, b = relu(load(h_e, o, 1)), relu(load(h_b, o, 1))
-        store(h_e, o, e)
-        store(h_b, o, b)
-        count = _list_bits(positive_bits(e) | positive_bits(b), lanes, o, count, active)
+        bits = positive_bits(load(h_e, o, 1)) | positive_bits(load(h_b, o, 1))
+        count = _list_bits(bits, lanes, o, count, active)
     for o in range(registers, n):
-        e, b = relu(load(h_e, o, 0)), relu(load(h_b, o, 0))
-        store(h_e, o, e)
-        store(h_b, o, b)
-        count = _list_bits(positive_bits(e) | positive_bits(b), 1, o, count, active)
+        bits = positive_bits(load(h_e, o, 0)) | positive_bits(load(h_b, o, 0))
+        count = _list_bits(bits, 1, o, count, active)
     return count
 
 
@@ -267,7 +265,7 @@ def _dot(size: int) -> Any:
     """result += Σ x w."""
 
     def columns(o: int, x: Reals, w: Reals, result: Floats) -> None:
-        result[0] += total(multiply(load(x, o, size), load(w, o, size)))
+        result[0] += dot(load(x, o, size), load(w, o, size))
 
     return columns
 
@@ -303,9 +301,9 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
         h_b = shift(h_e, n)
         count, active, bias = index[0], shift(index, 1), width * n
         if both:
-            _layer_both(n, lanes, n, bias, count, active, step, x_e, x_b, W, V, h_e, h_b)
+            _layer_both(n, lanes, n, bias, not is_tanh, count, active, step, x_e, x_b, W, V, h_e, h_b)
         else:
-            _layer(n, lanes, n, bias, count, active, x_e, W, h_e)
+            _layer(n, lanes, n, bias, not is_tanh, count, active, x_e, W, h_e)
         index = shift(index, width + 1)
         if is_tanh:
             for o in range(n):
@@ -314,7 +312,7 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
                     h_b[o] = math.tanh(h_b[o])
             index[0] = _list_all(n, shift(index, 1))
         else:
-            index[0] = _relu_and_list(n, lanes, h_e, h_b if both else h_e, shift(index, 1))
+            index[0] = _list_positive(n, lanes, h_e, h_b if both else h_e, shift(index, 1))
         x_e, x_b, h_e = h_e, h_b, shift(h_b, n)
         W, V = shift(W, bias + n), shift(V, bias + n)
         width = n
@@ -351,7 +349,7 @@ def _back(size: int) -> Any:
         for i in range(count):
             j = active[i]
             at = j * n + o
-            d_in[j] += total(multiply(g, load(W, at, size)))
+            d_in[j] += dot(g, load(W, at, size))
             store(V, at, fma(splat(x[j], size), g, load(V, at, size)))
 
     return columns
@@ -378,10 +376,8 @@ def _back_activation(size: int) -> Any:
 
     def columns(o: int, is_tanh: bool, h: Reals, d: Reals, bias_v: Reals) -> None:
         x, g = load(h, o, size), load(d, o, size)
-        if is_tanh:
-            g = fma(multiply(g, x), multiply(x, splat(narrow(-1.0, h), size)), g)
-        else:
-            g = where_positive(x, g)
+        one = splat(narrow(1.0, h), size)
+        g = multiply(g, fma(multiply(x, splat(narrow(-1.0, h), size)), x, one) if is_tanh else unit_step(x))
         store(d, o, g)
         store(bias_v, o, add(g, load(bias_v, o, size)))
 
