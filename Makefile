@@ -1,0 +1,40 @@
+# Every target works on a machine that has only python3, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint docs bench clean
+
+$(VENV)/.core: requirements/core.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade "setuptools>=77" wheel
+	$(PIP) -r requirements/core.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+	touch $@
+
+# torch is pinned: other versions bring several GB of GPU packages.
+$(VENV)/.dev: $(VENV)/.core requirements/dev.txt
+	$(PIP) torch==2.13.0
+	$(PIP) -r requirements/dev.txt
+	touch $@
+
+demo: $(VENV)/.core
+	$(BIN)/evenroll evaluate gridworld --sampler ros --episodes 1000
+	$(BIN)/evenroll compare gridworld --method os/mc --method bpg/ois --method ros/mc --method init+ros/mc --plot demo.png
+	$(BIN)/evenroll compare cartpole --method os/mc --method ros/mc --trials 40 --budget 1024
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/evenroll bench
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info demo.png
+	find . -name __pycache__ -prune -exec rm -rf {} +
