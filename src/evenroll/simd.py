@@ -71,8 +71,10 @@ if INTERPRETED:
     def unit_step(a: Any) -> Any:
         return np.where(a > 0, 1.0, 0.0)
 
-    def positive_bits(a: Any) -> int:
-        return sum(1 << int(i) for i in np.flatnonzero(a > 0))
+    def list_positive(a: Any, b: Any, first: int, items: Any, count: int) -> int:
+        found = first + np.flatnonzero((a > 0) | (b > 0))
+        items[count : count + len(found)] = found
+        return count + len(found)
 
     def dot(a: Any, b: Any) -> Any:
         return (a * b).sum()
@@ -194,15 +196,31 @@ else:
 
         return a(a), codegen
 
+    # For each pattern of 8 bits the positions of those set, in front.
+    _BYTE = ir.VectorType(ir.IntType(8), 8)
+    _POSITIONS = [sorted(range(8), key=lambda i, bits=bits: not bits >> i & 1) for bits in range(256)]  # type: ignore[misc]
+
     @intrinsic  # type: ignore[untyped-decorator]
-    def positive_bits(context: Any, a: Any) -> Any:
-        """An integer whose bit i says whether lane i is positive; at most 64 lanes."""
+    def list_positive(context: Any, a: Any, b: Any, first: Any, items: Any, count: Any) -> Any:
+        """Append first + i to `items` for the lanes i where a or b is positive; the number of items then.
+
+        Without branches: always writes 8 items, so there must be room for them. One register at most.
+        """
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            positive, _ = _positive(builder, arguments[0])
-            return builder.zext(builder.bitcast(positive, ir.IntType(a.count)), ir.IntType(64))
+            x, y, start, target, at = arguments
+            long, longs = ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
+            positive = builder.or_(_positive(builder, x)[0], _positive(builder, y)[0])
+            bits = builder.zext(builder.bitcast(positive, ir.IntType(a.count)), long)
+            rows = ir.Constant(ir.ArrayType(_BYTE, 256), [ir.Constant(_BYTE, row) for row in _POSITIONS])
+            table = cgutils.global_constant(builder, "positions", rows)
+            row = builder.zext(builder.load(builder.gep(table, [long(0), bits])), longs)
+            one = builder.insert_element(ir.Constant(longs, ir.Undefined), start, ir.IntType(32)(0))
+            place = builder.bitcast(builder.gep(target, [at]), longs.as_pointer())
+            builder.store(builder.add(row, _lanes(builder, one, [0] * 8)), place, align=8)
+            return builder.add(at, builder.ctpop(bits))
 
-        return types.int64(a), codegen
+        return types.int64(a, b, types.int64, items, types.int64), codegen
 
     @intrinsic  # type: ignore[untyped-decorator]
     def dot(context: Any, a: Any, b: Any) -> Any:

@@ -32,11 +32,11 @@ from evenroll.simd import (
     dot,
     fma,
     lanes_of,
+    list_positive,
     load,
     multiply,
     narrow,
     over_columns,
-    positive_bits,
     relu,
     splat,
     store,
@@ -233,23 +233,13 @@ def _layer_both(size: int) -> Any:
 
 
 @njit(forceinline=True)
-def _list_bits(bits: int, lanes: int, first: int, count: int, active: Ints) -> int:
-    for i in range(lanes):
-        active[count] = first + i
-        count += (bits >> i) & 1
-    return count
-
-
-@njit(forceinline=True)
 def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
     """Where either is positive."""
     count, registers = 0, n - n % lanes
     for o in range(0, registers, lanes):
-        bits = positive_bits(load(h_e, o, 1)) | positive_bits(load(h_b, o, 1))
-        count = _list_bits(bits, lanes, o, count, active)
+        count = list_positive(load(h_e, o, 1), load(h_b, o, 1), o, active, count)
     for o in range(registers, n):
-        bits = positive_bits(load(h_e, o, 0)) | positive_bits(load(h_b, o, 0))
-        count = _list_bits(bits, 1, o, count, active)
+        count = list_positive(load(h_e, o, 0), load(h_b, o, 0), o, active, count)
     return count
 
 
