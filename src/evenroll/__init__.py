@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evenroll.envs.registration import register as _register
+
 __version__ = "0.1.0"
 
 # Names are loaded on first use: `import evenroll` and `evenroll --help` stay fast.
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from evenroll.rollouts import Rollouts
     from evenroll.samplers import BPG, ROS, OffPolicy, OnPolicy, Sampler
     from evenroll.study import Comparison, compare
+
+
+_register()
 
 
 def __getattr__(name: str) -> Any:

@@ -99,7 +99,7 @@ class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]
         return reference.members.get(name)
 
 
-@lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
+@lower_getattr_generic(Reference)
 def _load_field(context: Any, builder: Any, reference: Any, value: Any, name: str) -> Any:
     at = list(reference.members).index(name)
     return builder.load(cgutils.gep_inbounds(builder, value, 0, at))
@@ -197,7 +197,7 @@ def function_at(interface: Interface) -> Any:
     if INTERPRETED:
         return lambda address, like: _INTERPRETED_PIECES[int(address)]
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def cast(typing_context: Any, address: Any, like: Any) -> Any:
         number = like.number if isinstance(like, Reference) else float64
         function_type = types.FunctionType(interface.signature(number))
@@ -243,17 +243,17 @@ else:
 
         return reference(*reference.members.values()), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def policy_view(c: Any, code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any) -> Any:
         """A policy as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
         return _view_on_stack(policy_type(theta.dtype))
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def sampler_view(c: Any, hyper: Any, vectors: Any, memory: Any) -> Any:
         """A sampler as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
         return _view_on_stack(sampler_type(vectors.dtype))
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def pointer(typing_context: Any, array: Any) -> Any:
         """The address of an array's first entry."""
 
@@ -262,7 +262,7 @@ else:
 
         return types.CPointer(array.dtype)(array), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def shift(typing_context: Any, p: Any, n: Any) -> Any:
         """The pointer n entries further on."""
 
@@ -317,7 +317,7 @@ def draw(policy: PolicyView, u: Floats, action: Floats) -> None:
 @njit
 def log_prob(policy: PolicyView, out: Floats, action: Floats) -> float:
     """log π(a) of the distribution that the outputs `out` describe."""
-    return _log_prob(policy.code[2], policy)(policy, out, action)  # type: ignore[no-any-return]
+    return _log_prob(policy.code[2], policy)(policy, out, action)
 
 
 @njit

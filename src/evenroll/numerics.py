@@ -35,7 +35,7 @@ if INTERPRETED:
 
 else:
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def _exponent(typing_context: Any, x: Any) -> Any:
         """2ⁿ, where x = 1.5·2⁵² + n: the low bits of x are n, and belong into the exponent."""
 
@@ -50,7 +50,7 @@ else:
 _MAGIC = 6755399441055744.0  # 1.5·2⁵²: adding it rounds to an integer
 
 
-@njit(fastmath=FUSED)  # type: ignore[untyped-decorator]
+@njit(fastmath=FUSED)
 def exp_negative(x: float) -> float:
     """eˣ for x ≤ 0, to 1 ulp or so, without branches: a softmax in a loop overlaps them. 0 below −708.
 

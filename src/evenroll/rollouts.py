@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from evenroll.errors import DataError
+
+STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b")
+
+
+def _cut(column: np.ndarray | None, part: slice) -> np.ndarray | None:
+    return None if column is None else column[part]
 
 
 @dataclass(frozen=True)
@@ -60,45 +65,52 @@ class Rollouts:
         if total > self.steps:
             raise DataError(f"{new_steps} new steps were asked for, {self.steps - self.initial_steps} were collected")
         n = int(np.searchsorted(self.ends, total, side="right"))
-        cut = lambda x, m: None if x is None else x[:m]  # noqa: E731
         return dataclasses.replace(
-            self, steps=total, returns=self.returns[:n], ends=self.ends[:n], terminated=self.terminated[:n],
-            log_weights=cut(self.log_weights, n), observations=cut(self.observations, total),
-            actions=cut(self.actions, total), rewards=cut(self.rewards, total), log_e=cut(self.log_e, total),
-            log_b=cut(self.log_b, total),
-        )  # fmt: skip
+            self,
+            steps=total,
+            returns=self.returns[:n],
+            ends=self.ends[:n],
+            terminated=self.terminated[:n],
+            log_weights=_cut(self.log_weights, slice(n)),
+            **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
+        )
 
     def split_initial(self) -> tuple[Rollouts, Rollouts]:
         """(initial data, data collected after it)."""
         n, m = self.initial_episodes, self.initial_steps
-        cut = lambda x, part: None if x is None else x[part]  # noqa: E731
-        parts = []
-        for episodes, steps, count in ((slice(0, n), slice(0, m), m), (slice(n, None), slice(m, None), self.steps - m)):
-            parts.append(
-                Rollouts(
-                    self.gamma, count, self.returns[episodes], self.ends[episodes] - steps.start, self.terminated[episodes],
-                    cut(self.log_weights, episodes), cut(self.observations, steps), cut(self.actions, steps),
-                    cut(self.rewards, steps), cut(self.log_e, steps), cut(self.log_b, steps),
-                )  # fmt: skip
+
+        def part(episodes: slice, steps: slice, start: int, count: int) -> Rollouts:
+            return Rollouts(
+                self.gamma,
+                count,
+                self.returns[episodes],
+                self.ends[episodes] - start,
+                self.terminated[episodes],
+                _cut(self.log_weights, episodes),
+                **{name: _cut(getattr(self, name), steps) for name in STEP_COLUMNS},
             )
-        return parts[0], parts[1]
+
+        return part(slice(n), slice(m), 0, m), part(slice(n, None), slice(m, None), m, self.steps - m)
 
     def after(self, initial: Rollouts) -> Rollouts:
         """This data preceded by `initial`, which must end with a finished trajectory."""
         if initial.unfinished:
             raise DataError("initial data must consist of finished trajectories")
 
-        def join(a: Any, b: Any) -> np.ndarray | None:
-            return None if a is None or b is None else np.concatenate([a, b])
+        def join(name: str) -> np.ndarray | None:
+            before, after = getattr(initial, name), getattr(self, name)
+            return None if before is None or after is None else np.concatenate([before, after])
 
         return Rollouts(
-            self.gamma, initial.steps + self.steps, np.concatenate([initial.returns, self.returns]),
+            self.gamma,
+            initial.steps + self.steps,
+            np.concatenate([initial.returns, self.returns]),
             np.concatenate([initial.ends, self.ends + initial.steps]),
-            np.concatenate([initial.terminated, self.terminated]), join(initial.log_weights, self.log_weights),
-            join(initial.observations, self.observations), join(initial.actions, self.actions),
-            join(initial.rewards, self.rewards), join(initial.log_e, self.log_e), join(initial.log_b, self.log_b),
-            initial_episodes=initial.episodes, initial_steps=initial.steps,
-        )  # fmt: skip
+            np.concatenate([initial.terminated, self.terminated]),
+            **{name: join(name) for name in ("log_weights", *STEP_COLUMNS)},
+            initial_episodes=initial.episodes,
+            initial_steps=initial.steps,
+        )
 
     def column(self, name: str) -> np.ndarray:
         """A column that must have been recorded."""

@@ -63,9 +63,12 @@ class Curve:
     def quantile(self, q: float) -> np.ndarray:
         return self._over_trials(lambda x: float(np.quantile(x, q)), self.squared)
 
+    def _mean_or_null(self, values: np.ndarray | None) -> list[float | None]:
+        if values is None:
+            return [None] * self.estimates.shape[1]
+        return _plain(self._over_trials(lambda x: float(x.mean()), values))
+
     def to_json(self) -> dict[str, Any]:
-        blank = [None] * self.estimates.shape[1]
-        mean = lambda x: blank if x is None else _plain(self._over_trials(lambda c: float(c.mean()), x))  # noqa: E731
         return {
             "method": self.method,
             "mse": _plain(self.mse),
@@ -75,8 +78,8 @@ class Curve:
             "q75": _plain(self.quantile(0.75)),
             "bias": _plain(self.bias),
             "missing": [int(x) for x in self.missing],
-            "kl": mean(self.kl),
-            "grad_norm": mean(self.grad_norm),
+            "kl": self._mean_or_null(self.kl),
+            "grad_norm": self._mean_or_null(self.grad_norm),
         }
 
 

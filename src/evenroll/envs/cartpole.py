@@ -40,11 +40,11 @@ def reset(params: Floats, state: Floats, u: Floats) -> None:
 def step(params: Floats, state: Floats, action: Floats, u: Floats, reward: Floats) -> int:
     """params: the force of each action."""
     reward[0] = 1.0
-    return _physics(state, params[int(action[0])])  # type: ignore[no-any-return]
+    return _physics(state, params[int(action[0])])
 
 
 @piece(STEP)
 def step_continuous(params: Floats, state: Floats, action: Floats, u: Floats, reward: Floats) -> int:
     """params: force of a unit action (30 in the paper); the action is not clipped."""
     reward[0] = 1.0
-    return _physics(state, params[0] * action[0])  # type: ignore[no-any-return]
+    return _physics(state, params[0] * action[0])

@@ -72,7 +72,7 @@ def _reset_kernel(code: Any, params: Any, state: Any, u: Any) -> None:
 
 
 def _step_kernel(code: Any, params: Any, state: Any, action: Any, u: Any, reward: Any) -> int:
-    return _step(code[1], 0)(pointer(params), pointer(state), pointer(action), pointer(u), pointer(reward))  # type: ignore[no-any-return]
+    return _step(code[1], 0)(pointer(params), pointer(state), pointer(action), pointer(u), pointer(reward))
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Names for Gymnasium. Installed as a Gymnasium plugin: `import gymnasium` is enough, and loads nothing heavy."""
+"""Names for Gymnasium; `import evenroll` registers them. Nothing is compiled until one is made."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def require(condition: bool, message: str) -> None:
 @piece(LOG_BEHAVIOR)
 def log_behavior_from_outputs(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
     """The behaviour policy is the distribution that the outputs at θ_b describe."""
-    return log_prob(policy, out_b(policy), action)  # type: ignore[no-any-return]
+    return log_prob(policy, out_b(policy), action)
 
 
 @piece(UPDATE)

@@ -85,7 +85,7 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
 @piece(LOG_BEHAVIOR)
 def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
     behavior = policy_view(*_behavior(policy, sampler))
-    return log_prob(behavior, behavior.out, action)  # type: ignore[no-any-return]
+    return log_prob(behavior, behavior.out, action)
 
 
 @piece(UPDATE)
