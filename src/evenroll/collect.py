@@ -396,5 +396,6 @@ class Driver:
             joined[4].reshape(-1, self.policy.obs_dim) if kept else None,
             joined[5].reshape(-1, self.policy.action_dim) if kept else None,
             joined[6] if kept else None, joined[7] if kept else None, joined[8] if kept else None,
+            horizon=int(clock[HORIZON]),
         )  # fmt: skip
         return rollouts if self.initial is None else rollouts.after(self.initial)

@@ -25,6 +25,8 @@ class Rollouts:
     log_weights  [n] Σ log π_e − log π_b over the trajectory, or None if not recorded
     observations [N, obs], actions [N, dim], rewards [N], log_e [N], log_b [N], or None if not recorded
     initial_episodes, initial_steps: how much of it is initial data D₁
+    horizon      steps after which a trajectory is truncated, or None if there is no such limit or it is not known
+    features     [N, F] the policy's last hidden activations and a constant 1, where someone has computed them once
     """
 
     gamma: float
@@ -40,6 +42,8 @@ class Rollouts:
     log_b: np.ndarray | None = None
     initial_episodes: int = 0
     initial_steps: int = 0
+    horizon: int | None = None
+    features: np.ndarray | None = None
 
     @property
     def episodes(self) -> int:
