@@ -81,7 +81,7 @@ if INTERPRETED:
 
 else:
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def lanes_of(context: Any, number: Any) -> Any:
         """How many numbers of this type fill a register."""
         count = Lanes(number.dtype, 1).count
@@ -91,7 +91,7 @@ else:
 
         return types.int64(number), codegen
 
-    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+    @intrinsic(prefer_literal=True)
     def load(context: Any, p: Any, i: Any, size: Any) -> Any:
         """The numbers p[i], p[i+1], … that fill `size` registers."""
         kind = Lanes(p.dtype, size.literal_value)
@@ -102,7 +102,7 @@ else:
 
         return kind(p, types.int64, size), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def store(context: Any, p: Any, i: Any, value: Any) -> Any:
         """p[i], p[i+1], … = value."""
 
@@ -114,7 +114,7 @@ else:
 
         return types.void(p, types.int64, value), codegen
 
-    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+    @intrinsic(prefer_literal=True)
     def splat(context: Any, x: Any, size: Any) -> Any:
         """x in every lane of `size` registers."""
         kind = Lanes(x, size.literal_value)
@@ -136,7 +136,7 @@ else:
         name = f"llvm.fma.v{a.type.count}f{bits}"
         return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [a, b, c])
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
         """a·b + c, rounded once."""
 
@@ -145,7 +145,7 @@ else:
 
         return a(a, a, a), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def add(context: Any, a: Any, b: Any) -> Any:
         """a + b."""
 
@@ -154,7 +154,7 @@ else:
 
         return a(a, a), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def multiply(context: Any, a: Any, b: Any) -> Any:
         """a·b."""
 
@@ -163,7 +163,7 @@ else:
 
         return a(a, a), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def narrow(context: Any, x: Any, like: Any) -> Any:
         """A double as a number of the kind `like` points to."""
 
@@ -176,7 +176,7 @@ else:
         zero = ir.Constant(vector.type, [0.0] * vector.type.count)
         return builder.fcmp_ordered(">", vector, zero), zero
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def relu(context: Any, a: Any) -> Any:
         """The larger of each number and 0."""
 
@@ -186,7 +186,7 @@ else:
 
         return a(a), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def unit_step(context: Any, a: Any) -> Any:
         """1 where a > 0, else 0."""
 
@@ -200,7 +200,7 @@ else:
     _BYTE = ir.VectorType(ir.IntType(8), 8)
     _POSITIONS = [sorted(range(8), key=lambda i, bits=bits: not bits >> i & 1) for bits in range(256)]  # type: ignore[misc]
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def list_positive(context: Any, a: Any, b: Any, first: Any, items: Any, count: Any) -> Any:
         """Append first + i to `items` for the lanes i where a or b is positive; the number of items then.
 
@@ -222,7 +222,7 @@ else:
 
         return types.int64(a, b, types.int64, items, types.int64), codegen
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def dot(context: Any, a: Any, b: Any) -> Any:
         """Σ a·b: quarters, or registers, one after the other; then first half plus second half, until one is left."""
 
@@ -247,7 +247,7 @@ def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
     def loop(body: Callable[[int], Any]) -> Any:
         block, register, number = (njit(forceinline=True)(body(s)) for s in (size, 1, 0))
 
-        @njit(forceinline=True)  # type: ignore[untyped-decorator]
+        @njit(forceinline=True)
         def columns(n: int, lanes: int, *rest: Any) -> None:
             blocks, registers = n - n % (size * lanes), n - n % lanes
             for o in range(0, blocks, size * lanes):
@@ -260,3 +260,12 @@ def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
         return columns
 
     return loop
+
+
+def aligned(values: np.ndarray, at: int = 0) -> np.ndarray:
+    """A copy whose entry number `at` begins a cache line: registers loaded from there on straddle no two lines."""
+    memory = np.empty(values.nbytes + 64, dtype=np.uint8)
+    first = -(memory.ctypes.data + at * values.itemsize) % 64
+    copy = memory[first : first + values.nbytes].view(values.dtype)
+    copy[:] = values
+    return copy

@@ -29,6 +29,7 @@ from evenroll.policies.heads import (
 )
 from evenroll.simd import (
     add,
+    aligned,
     dot,
     fma,
     lanes_of,
@@ -93,7 +94,8 @@ class MLP(Policy):
         for w, b in self.layers:
             parts += [w.T.ravel(), b]
         parts += [self.head_weight.ravel(), self.head_bias] + ([self.log_std] if own_scale else [])  # type: ignore[list-item]
-        self.theta = np.concatenate(parts).astype(dtype)
+        self.first_weight = 0 if self.norm is None else 2 * width
+        self.theta = aligned(np.concatenate(parts).astype(dtype), self.first_weight)
         if self.norm is None:
             self.aux = np.zeros(1, dtype=dtype)
         else:
