@@ -9,7 +9,7 @@ import numpy as np
 
 from evenroll.errors import DataError
 
-STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b")
+STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b", "features")
 
 
 def _cut(column: np.ndarray | None, part: slice) -> np.ndarray | None:
@@ -91,6 +91,7 @@ class Rollouts:
                 self.ends[episodes] - start,
                 self.terminated[episodes],
                 _cut(self.log_weights, episodes),
+                horizon=self.horizon,
                 **{name: _cut(getattr(self, name), steps) for name in STEP_COLUMNS},
             )
 
@@ -114,6 +115,7 @@ class Rollouts:
             **{name: join(name) for name in ("log_weights", *STEP_COLUMNS)},
             initial_episodes=initial.episodes,
             initial_steps=initial.steps,
+            horizon=self.horizon,
         )
 
     def column(self, name: str) -> np.ndarray:
