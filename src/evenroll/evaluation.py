@@ -96,7 +96,7 @@ def evaluate(
     )  # fmt: skip
     data = driver.run(domain.trial_environment((seed,)), steps=steps, episodes=episodes)
     low, high, why = _interval(data, chosen, how, confidence)
-    weighted = how.needs != "returns"
+    log_weights = None if how.log_weights is None else how.log_weights(data, policy)
     return Evaluation(
         value=how(data, policy),
         low=low,
@@ -115,8 +115,8 @@ def evaluate(
         seed=seed,
         kl=kl_sampling_error(data, policy),
         gradient=gradient_sampling_error(data, policy),
-        effective_sample_size=effective_sample_size(data) if weighted else None,
-        largest_weight=largest_weight(data) if weighted else None,
+        effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
+        largest_weight=None if log_weights is None else largest_weight(log_weights),
     )
 
 

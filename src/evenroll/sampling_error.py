@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from evenroll.fitting import fitted_log_probs
+from evenroll.errors import NoEstimate
+from evenroll.fitting import fitted_log_probs, with_features
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 
@@ -13,10 +16,14 @@ def kl_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
     """(1/N) Σ_t log π̂(a_t|s_t) − log π_e(a_t|s_t), π̂ the maximum-likelihood policy of the data.
 
     paper: a sum; published numbers: the mean; here: the mean. The unfinished trajectory counts.
+    nan without data, or where a Gaussian π̂ does not exist (fewer steps than parameters).
     """
     if rollouts.steps == 0:
         return float("nan")
-    return float(np.mean(fitted_log_probs(policy, rollouts) - rollouts.column("log_e")))
+    try:
+        return float(np.mean(fitted_log_probs(policy, rollouts) - rollouts.column("log_e")))
+    except NoEstimate:
+        return float("nan")
 
 
 def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
@@ -25,3 +32,18 @@ def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
         return float("nan")
     total = policy.score_sum(rollouts.column("observations"), rollouts.column("actions"))
     return float(np.mean(np.abs(total.astype(np.float64))) / rollouts.steps)
+
+
+def sampling_errors(rollouts: Rollouts, policy: Policy, checkpoints: Sequence[int]) -> np.ndarray:
+    """[2, checkpoints]: both measures after so many new steps. Scores are summed once, features computed once."""
+    rollouts = with_features(rollouts, policy)
+    observations, actions = rollouts.column("observations"), rollouts.column("actions")
+    result = np.full((2, len(checkpoints)), np.nan)
+    total, done = np.zeros(policy.parameters), 0
+    for i, steps in enumerate(checkpoints):
+        part = rollouts.prefix(steps)
+        total += policy.score_sum(observations[done : part.steps], actions[done : part.steps])
+        done = part.steps
+        if done:
+            result[:, i] = kl_sampling_error(part, policy), np.mean(np.abs(total)) / done
+    return result

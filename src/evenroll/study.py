@@ -18,11 +18,12 @@ import numpy as np
 from evenroll.collect import Driver
 from evenroll.domains import Domain, Truth, get_domain
 from evenroll.errors import NoEstimate, SpecError
+from evenroll.fitting import with_features
 from evenroll.language import Method, get_method
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import OffPolicy
-from evenroll.sampling_error import gradient_sampling_error, kl_sampling_error
+from evenroll.sampling_error import sampling_errors
 from evenroll.values import truth
 
 
@@ -180,6 +181,8 @@ def run_trial(
         record_steps=sampling_error or method.estimator.needs == "steps",
     )
     data = driver.run(domain.trial_environment(seed), steps=checkpoints[-1])
+    if sampling_error or method.estimator.features:
+        data = with_features(data, policy)
     result = np.full((3, len(checkpoints)), np.nan)
     for i, steps in enumerate(checkpoints):
         part = data.prefix(steps)
@@ -187,9 +190,8 @@ def run_trial(
             result[0, i] = method.estimator(part, policy) / value
         except NoEstimate:
             pass
-        if sampling_error:
-            result[1, i] = kl_sampling_error(part, policy)
-            result[2, i] = gradient_sampling_error(part, policy)
+    if sampling_error:
+        result[1:] = sampling_errors(data, policy, checkpoints)
     return result
 
 

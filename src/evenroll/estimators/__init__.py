@@ -6,35 +6,64 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
+from evenroll.estimators.fqe import fitted_q_evaluation
 from evenroll.estimators.importance import (
     ordinary_importance_sampling,
+    trajectory_log_weights,
     weighted_importance_sampling,
     weighted_then_monte_carlo,
 )
 from evenroll.estimators.monte_carlo import monte_carlo
+from evenroll.estimators.per_decision import per_decision_importance_sampling
+from evenroll.estimators.regression import (
+    fitted_log_weights,
+    regression_importance_sampling,
+    weighted_regression_importance_sampling,
+)
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """name, function of (rollouts, policy), and what must be recorded: returns, weights or every step."""
+    """An estimator with a name, and what it needs.
+
+    function     of (rollouts, policy)
+    needs        what must be recorded: returns, weights or every step
+    log_weights  the trajectory weights it uses, for effective sample size and largest weight; None if it uses none
+    features     whether it works on the policy's features (worth computing once for all prefixes of a trial)
+    """
 
     name: str
     function: Callable[[Rollouts, Policy], float]
     needs: Literal["returns", "weights", "steps"]
+    log_weights: Callable[[Rollouts, Policy], np.ndarray] | None = None
+    features: bool = False
 
     def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
         return self.function(rollouts, policy)
+
+
+def _recorded(rollouts: Rollouts, policy: Policy) -> np.ndarray:
+    return trajectory_log_weights(rollouts)
 
 
 ESTIMATORS: dict[str, Estimator] = {
     e.name: e
     for e in (
         Estimator("mc", lambda rollouts, policy: monte_carlo(rollouts), "returns"),
-        Estimator("ois", lambda rollouts, policy: ordinary_importance_sampling(rollouts), "weights"),
-        Estimator("wis", lambda rollouts, policy: weighted_importance_sampling(rollouts), "weights"),
-        Estimator("wis+mc", lambda rollouts, policy: weighted_then_monte_carlo(rollouts), "weights"),
+        Estimator("ois", lambda rollouts, policy: ordinary_importance_sampling(rollouts), "weights", _recorded),
+        Estimator("wis", lambda rollouts, policy: weighted_importance_sampling(rollouts), "weights", _recorded),
+        Estimator("wis+mc", lambda rollouts, policy: weighted_then_monte_carlo(rollouts), "weights", _recorded),
+        Estimator("pdis", lambda rollouts, policy: per_decision_importance_sampling(rollouts), "steps", _recorded),
+        Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True),
+        Estimator("wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True),
+        Estimator("fqe", fitted_q_evaluation, "steps", features=True),
+        Estimator("dr", doubly_robust, "steps", _recorded, features=True),
+        Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True),
     )
 }
 

@@ -1,32 +1,88 @@
-"""Importance sampling over whole trajectories, wᵢ = Π π_e/π_b, with the weights in log space."""
+"""Importance sampling over whole trajectories, wᵢ = Π π_e/π_b, with the weights in log space.
+
+An action the behaviour policy cannot take (π_b = 0) in the data is an error that names the step: whatever made the
+data, it was not that policy. An action π_e never takes gives its trajectory weight 0.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenroll.errors import NoEstimate
+from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.monte_carlo import monte_carlo
 from evenroll.rollouts import Rollouts
 
 
-def _weighted(rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
+def finished(rollouts: Rollouts) -> None:
     if rollouts.episodes == 0:
         raise NoEstimate("no trajectory has finished")
-    return rollouts.column("log_weights"), rollouts.returns
+
+
+def step_log_ratios(rollouts: Rollouts) -> np.ndarray:
+    """log π_e(a_t|s_t) − log π_b(a_t|s_t) of every step of the finished trajectories."""
+    finished(rollouts)
+    log_e, log_b = (rollouts.column(name)[: rollouts.ends[-1]] for name in ("log_e", "log_b"))
+    bad = np.isnan(log_e) | np.isnan(log_b) | (log_b == -np.inf) | (log_e == np.inf)
+    if bad.any():
+        at = int(np.argmax(bad))
+        i = int(np.searchsorted(rollouts.ends, at, side="right"))
+        t = at - int(rollouts.ends[i - 1] if i else 0)
+        problem = "the behaviour policy gives probability 0 to" if log_b[at] == -np.inf else "there is no weight for"
+        raise DataError(f"trajectory {i}, step {t}: {problem} the action in the data (counted from 0)")
+    return np.asarray(log_e - log_b)
+
+
+def sum_by_trajectory(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Sums over finished trajectories, each on its own: no error is carried from one to the next."""
+    return np.add.reduceat(values[: ends[-1]], np.concatenate([[0], ends[:-1]])) if len(ends) else np.zeros(0)
+
+
+def trajectory_log_weights(rollouts: Rollouts) -> np.ndarray:
+    """log wᵢ [n], from the steps where they were recorded, else as summed up while collecting."""
+    finished(rollouts)
+    if rollouts.log_e is not None and rollouts.log_b is not None:
+        return sum_by_trajectory(step_log_ratios(rollouts), rollouts.ends)
+    log_w = rollouts.column("log_weights")
+    bad = np.isnan(log_w) | (log_w == np.inf)
+    if bad.any():
+        raise DataError(f"trajectory {np.argmax(bad)} has no finite weight: π_b = 0 for one of its actions (counted from 0)")
+    return log_w
+
+
+def ordinary(log_w: np.ndarray, values: np.ndarray) -> float:
+    """(1/n) Σᵢ wᵢ xᵢ."""
+    top = float(log_w.max())
+    if top == -np.inf:
+        return 0.0
+    mean = float(np.mean(np.exp(log_w - top) * values))
+    with np.errstate(over="ignore"):
+        value = float(np.exp(top)) * mean if mean else 0.0
+    if not np.isfinite(value):
+        raise NoEstimate(f"the largest weight, exp({top:.4g}), is beyond floating point; use a weighted estimator")
+    return value
+
+
+def weighted(log_w: np.ndarray, values: np.ndarray) -> float:
+    """Σᵢ wᵢ xᵢ / Σᵢ wᵢ."""
+    w = _relative(log_w)
+    return float(w @ values / w.sum())
+
+
+def _relative(log_w: np.ndarray) -> np.ndarray:
+    """Weights divided by the largest."""
+    if len(log_w) == 0 or log_w.max() == -np.inf:
+        raise NoEstimate("no finished trajectory is possible under the evaluation policy: every weight is 0")
+    return np.asarray(np.exp(log_w - log_w.max()))
 
 
 def ordinary_importance_sampling(rollouts: Rollouts) -> float:
-    """OIS(D) = (1/n) Σᵢ wᵢ g(Hᵢ). Unbiased; infinite only if a weight is."""
-    log_w, returns = _weighted(rollouts)
-    top = max(float(log_w.max()), 0.0)
-    return float(np.exp(top) * np.mean(np.exp(log_w - top) * returns))
+    """OIS(D) = (1/n) Σᵢ wᵢ g(Hᵢ). Unbiased."""
+    return ordinary(trajectory_log_weights(rollouts), rollouts.returns)
 
 
 def weighted_importance_sampling(rollouts: Rollouts) -> float:
     """WIS(D) = Σᵢ wᵢ g(Hᵢ) / Σᵢ wᵢ. Biased, consistent; within the range of the returns."""
-    log_w, returns = _weighted(rollouts)
-    w = np.exp(log_w - log_w.max())
-    return float(w @ returns / w.sum())
+    return weighted(trajectory_log_weights(rollouts), rollouts.returns)
 
 
 def weighted_then_monte_carlo(rollouts: Rollouts) -> float:
@@ -41,15 +97,14 @@ def weighted_then_monte_carlo(rollouts: Rollouts) -> float:
     return (n * first + m * monte_carlo(new)) / (n + m)
 
 
-def effective_sample_size(rollouts: Rollouts) -> float:
-    """(Σ w)² / Σ w²: how many equally weighted trajectories the weights are worth."""
-    log_w, _ = _weighted(rollouts)
-    w = np.exp(log_w - log_w.max())
+def effective_sample_size(log_w: np.ndarray) -> float:
+    """(Σ w)² / Σ w²: how many equally weighted trajectories the weights are worth; 0 if all weights are 0."""
+    if log_w.max() == -np.inf:
+        return 0.0
+    w = _relative(log_w)
     return float(w.sum() ** 2 / (w @ w))
 
 
-def largest_weight(rollouts: Rollouts) -> float:
-    """The largest trajectory's share of all weight, 1/n if all are equal."""
-    log_w, _ = _weighted(rollouts)
-    w = np.exp(log_w - log_w.max())
-    return float(1.0 / w.sum())
+def largest_weight(log_w: np.ndarray) -> float:
+    """The largest trajectory's share of all weight, 1/n if all are equal; 0 if all weights are 0."""
+    return float(1.0 / _relative(log_w).sum()) if log_w.max() > -np.inf else 0.0

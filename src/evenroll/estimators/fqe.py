@@ -1,0 +1,273 @@
+"""Fitted Q-evaluation in closed form: on a table, or linear in the policy's own features.
+
+The dynamics do not change with time, but what is still to come does: a trajectory ends after `horizon` steps. So one
+model is fitted to all steps, and Q_h(s, a), the value of an action with h steps to go, follows by recursion:
+
+    Q_0 = 0,   Q_h(s, a) = r̂(s, a) + γ Σ_{s'} p̂(s'|s, a) Σ_{a'} π_e(a'|s') Q_{h−1}(s', a'),   h = 1 … horizon
+
+which is the linear system with time in the state, solved from its end. Without a horizon Q = r̂ + γ P̂ π_e Q is solved.
+
+What the data leaves open. The observation after a trajectory's last step is not recorded. After termination there is
+none; at the horizon (h = 1) none is needed, but neither may that step tell p̂ anything: it would count if the
+trajectory happened to terminate there and not otherwise. Only finished trajectories are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from evenroll.errors import DataError, NoEstimate
+from evenroll.estimators.importance import finished
+from evenroll.fitting import policy_features, table_cells
+from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.rollouts import Rollouts
+from evenroll.tall import apply, weighted_gram, weighted_product
+
+RIDGE = 1e-6  # of each feature's own curvature
+
+
+class QFunction(Protocol):
+    """Action values with the time in them."""
+
+    def along(self, rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
+        """Q_t(s_t, a_t) and V_t(s_t) = Σ_a π_e(a|s_t) Q_t(s_t, a), of every step of the finished trajectories."""
+
+
+def fitted_q_evaluation(rollouts: Rollouts, policy: Policy) -> float:
+    """FQE(D) = (1/n) Σᵢ V̂_0(s_0ⁱ), V̂_t(s) = Σ_a π_e(a|s) Q̂_t(s, a)."""
+    return start_value(fit_q(rollouts, policy), rollouts)
+
+
+def fit_q(rollouts: Rollouts, policy: Policy) -> QFunction:
+    """Q̂ on a table, or linear in the policy's features."""
+    finished(rollouts)
+    if isinstance(policy, TabularSoftmax):
+        return fit_table(rollouts, policy)
+    if isinstance(policy, MLP):
+        return fit_linear(rollouts, policy)
+    raise DataError(f"{type(policy).__name__} has neither a table nor features to fit Q on; use fqe-net")
+
+
+def start_value(q: QFunction, rollouts: Rollouts) -> float:
+    """Mean of V̂_0 over the first states of the finished trajectories."""
+    finished(rollouts)
+    starts = np.concatenate([[0], rollouts.ends[:-1]])
+    value = float(q.along(rollouts)[1][starts].mean())
+    if not np.isfinite(value):
+        raise NoEstimate("the data has a state on the way in which it takes no action the evaluation policy would take")
+    return value
+
+
+# ---- what the data says about time and successors ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of the finished trajectories: their time, and which of them tell what comes next.
+
+    going  rows followed by another step: row + 1 is the successor
+    over   rows after which the trajectory terminated, before the horizon
+    """
+
+    times: np.ndarray
+    going: np.ndarray
+    over: np.ndarray
+    horizon: int | None
+
+
+def steps_of(rollouts: Rollouts) -> Steps:
+    """The horizon is the recorded one, else the length at which trajectories were truncated, else there is none."""
+    lengths, ends = rollouts.lengths, rollouts.ends
+    horizon = rollouts.horizon
+    if horizon is None and rollouts.truncated:
+        horizon = int(lengths[~rollouts.terminated].max())
+    if horizon is not None and lengths.max() > horizon:
+        raise DataError(f"trajectory {np.argmax(lengths)} has {lengths.max()} steps, more than the horizon, {horizon}")
+    total = int(ends[-1])
+    times = np.arange(total) - np.repeat(ends - lengths, lengths)
+    last = np.zeros(total, dtype=bool)
+    last[ends - 1] = True
+    before = rollouts.terminated & (True if horizon is None else lengths < horizon)
+    return Steps(times, np.flatnonzero(~last), ends[before] - 1, horizon)
+
+
+# ---- on a table ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableQ:
+    """q [horizon + 1, states, actions] and v [horizon + 1, states] by steps to go; one entry if there is no horizon."""
+
+    q: np.ndarray
+    v: np.ndarray
+    policy: TabularSoftmax
+
+    def along(self, rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
+        times = steps_of(rollouts).times
+        states, actions = (x[: len(times)] for x in table_cells(self.policy, rollouts))
+        to_go = len(self.q) - 1 - times if len(self.q) > 1 else np.zeros_like(times)
+        return self.q[to_go, states, actions], self.v[to_go, states]
+
+
+def fit_table(rollouts: Rollouts, policy: TabularSoftmax) -> TableQ:
+    """r̂ and p̂ are means and frequencies. Actions that were never taken in a state leave its value to the others:
+    π_e is renormalised over those that were; a state where it has no such action has value nan."""
+    from scipy import sparse
+
+    steps = steps_of(rollouts)
+    total = len(steps.times)
+    states, actions = (x[:total] for x in table_cells(policy, rollouts))
+    S, A = policy.table.shape
+    cells = states * A + actions
+    visits = np.bincount(cells, minlength=S * A)
+    r = np.bincount(cells, rollouts.column("rewards")[:total], minlength=S * A) / np.maximum(visits, 1)
+    moves = np.bincount(cells[steps.going], minlength=S * A) + np.bincount(cells[steps.over], minlength=S * A)
+    frequency = 1.0 / moves[cells[steps.going]]
+    P = sparse.coo_array((frequency, (cells[steps.going], states[steps.going + 1])), shape=(S * A, S)).tocsr()
+
+    tried = (moves > 0).reshape(S, A)
+    tried |= (visits > 0).reshape(S, A) & ~tried.any(axis=1, keepdims=True)  # states met at the horizon only
+    pi = np.where(tried, policy.table, 0.0)
+    with np.errstate(invalid="ignore"):
+        pi /= pi.sum(axis=1, keepdims=True)
+
+    def value(q: np.ndarray) -> np.ndarray:
+        return np.asarray(np.where(pi == 0.0, 0.0, pi * q).sum(axis=1))
+
+    if steps.horizon is None:
+        q = (r + rollouts.gamma * (P @ _stationary(P, pi, value(r.reshape(S, A)), rollouts.gamma))).reshape(S, A)
+        return TableQ(q[None], value(q)[None], policy)
+    Q, V = np.zeros((steps.horizon + 1, S, A)), np.zeros((steps.horizon + 1, S))
+    for h in range(1, steps.horizon + 1):
+        Q[h] = (r + rollouts.gamma * (P @ V[h - 1])).reshape(S, A)
+        V[h] = value(Q[h])
+    return TableQ(Q, V, policy)
+
+
+def _stationary(P: Any, pi: np.ndarray, r: np.ndarray, gamma: float) -> np.ndarray:
+    """V = r + γ P_π V; nan where a state with r = nan can be reached."""
+    from scipy import sparse
+    from scipy.sparse.linalg import splu
+
+    S, A = pi.shape
+    mix = sparse.csr_array((np.nan_to_num(pi).ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
+    try:
+        system = splu(sparse.csc_array(sparse.eye_array(S) - gamma * (mix @ P)))
+    except RuntimeError:
+        raise NoEstimate("under the evaluation policy the fitted model has states it never leaves, and γ = 1") from None
+    open_ends = system.solve(np.isnan(r).astype(float))
+    return np.asarray(np.where(open_ends > 0.0, np.nan, system.solve(np.nan_to_num(r))))
+
+
+# ---- linear in features --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ActionBasis:
+    """Functions of the action, h(s, a) [k], and their means under π_e, h̄(s) = Σ_a π_e(a|s) h(s, a).
+
+    Discrete actions: 1{a}, and h̄ = π_e. Gaussian: 1, z and (z² − 1)/√2 of each dimension, z = (a − μ_e)/σ_e: h̄ = (1, 0, …).
+    """
+
+    policy: MLP
+
+    def values(self, psi: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        if self.policy.n_actions is not None:
+            return np.asarray(np.eye(self.policy.n_actions)[actions[:, 0].astype(np.int64)])
+        mean, scale = gaussian_parameters(self.policy, psi)
+        z = (actions - mean) / scale
+        return np.concatenate([np.ones((len(z), 1)), z, (z**2 - 1.0) / np.sqrt(2.0)], axis=1)
+
+    def means(self, psi: np.ndarray) -> np.ndarray:
+        if self.policy.n_actions is not None:
+            logits = _head(self.policy, psi)
+            p = np.exp(logits - logits.max(axis=1, keepdims=True))
+            return np.asarray(p / p.sum(axis=1, keepdims=True))
+        h = np.zeros((len(psi), 1 + 2 * self.policy.action_dim))
+        h[:, 0] = 1.0
+        return h
+
+
+def _head(policy: MLP, psi: np.ndarray) -> np.ndarray:
+    return apply(psi, np.concatenate([policy.head_weight.T, policy.head_bias[None]]))
+
+
+def gaussian_parameters(policy: MLP, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and scale of π_e, [N, action_dim] each."""
+    raw = _head(policy, psi)
+    mean = raw if policy.log_std is not None else raw[:, 0::2]
+    scale = np.exp(policy.log_std) * np.ones_like(mean) if policy.log_std is not None else np.logaddexp(0.0, raw[:, 1::2])
+    return np.tanh(mean) if policy.mean == "tanh" else mean, scale
+
+
+@dataclass(frozen=True)
+class LinearQ:
+    """Q_h(s, a) = h(s, a)ᵀ W_h ψ(s), W [horizon + 1, k, F] by steps to go; one entry if there is no horizon."""
+
+    weights: np.ndarray
+    policy: MLP
+
+    def along(self, rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
+        times = steps_of(rollouts).times
+        psi, basis = policy_features(self.policy, rollouts)[: len(times)], ActionBasis(self.policy)
+        actions = rollouts.column("actions")[: len(times)]
+        to_go = len(self.weights) - 1 - times if len(self.weights) > 1 else np.zeros_like(times)
+        parts = np.empty((len(times), self.weights.shape[1]))
+        order = np.argsort(to_go, kind="stable")
+        bounds = np.searchsorted(to_go[order], np.arange(len(self.weights) + 1))
+        for h in np.flatnonzero(np.diff(bounds)):
+            rows = order[bounds[h] : bounds[h + 1]]
+            parts[rows] = apply(psi[rows], self.weights[h].T)
+        return (basis.values(psi, actions) * parts).sum(axis=1), (basis.means(psi) * parts).sum(axis=1)
+
+
+def fit_linear(rollouts: Rollouts, policy: MLP) -> LinearQ:
+    """Least squares with features φ = h ⊗ ψ: r̂ = φᵀρ, and p̂ as the linear map M of φ to the next step's mean φ̄ = h̄ ⊗ ψ:
+
+        w_h = ρ + γ M w_{h−1},   ρ = (ΦᵀΦ)⁻¹ Φᵀr,   M = (ΦᵀΦ)⁻¹ ΦᵀΦ̄'   (rows that terminate have Φ̄' = 0)
+    """
+    steps = steps_of(rollouts)
+    total = len(steps.times)
+    psi, basis = policy_features(policy, rollouts)[:total], ActionBasis(policy)
+    h, ahead = basis.values(psi, rollouts.column("actions")[:total]), basis.means(psi)
+    k, m = h.shape[1], psi.shape[1]
+    known = np.zeros(total)
+    known[steps.going] = known[steps.over] = 1.0
+    goes_on = np.zeros(total)
+    goes_on[steps.going] = 1.0
+    G, G_known, B = np.zeros((k, m, k, m)), np.zeros((k, m, k, m)), np.zeros((k, m, k, m))
+    c = weighted_product(h, rollouts.column("rewards")[:total], psi)
+    for i in range(k):
+        for j in range(i, k):
+            G_known[i, :, j] = G_known[j, :, i] = _product(psi, h[:, i] * h[:, j] * known, psi)
+            rest = _product(psi, h[:, i] * h[:, j] * (1.0 - known), psi)
+            G[i, :, j] = G[j, :, i] = G_known[i, :, j] + rest
+        for j in range(k):
+            B[i, :, j] = _product(psi[:-1], h[:-1, i] * goes_on[:-1] * ahead[1:, j], psi[1:])
+    d = k * m
+    rho = _ridge_solve(G.reshape(d, d), c.reshape(d, 1))[:, 0]
+    M = rollouts.gamma * _ridge_solve(G_known.reshape(d, d), B.reshape(d, d))
+    if steps.horizon is None:
+        return LinearQ(np.linalg.solve(np.eye(d) - M, rho).reshape(1, k, m), policy)
+    W = np.zeros((steps.horizon + 1, d))
+    for to_go in range(1, steps.horizon + 1):
+        W[to_go] = rho + M @ W[to_go - 1]
+    return LinearQ(W.reshape(-1, k, m), policy)
+
+
+def _product(x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Σ w x yᵀ over the rows whose weight is not 0."""
+    rows = np.flatnonzero(weights)
+    if x is y:
+        return weighted_gram(x[rows], weights[rows])
+    return weighted_product(x[rows], weights[rows], y[rows])
+
+
+def _ridge_solve(G: np.ndarray, b: np.ndarray) -> np.ndarray:
+    scale = np.sqrt(np.diag(G))
+    scale[scale == 0.0] = 1.0
+    solution = np.linalg.solve(G / np.outer(scale, scale) + RIDGE * np.eye(len(G)), b / scale[:, None])
+    return np.asarray(solution / scale[:, None])
