@@ -155,7 +155,9 @@ def test_any_number_of_workers_gives_the_same_bits() -> None:
     for name, budget in (("gridworld", 128), ("cartpole", 32)):
         methods = ["os/mc", "ros/mc", "bpg/ois", "init+ros/mc"]
         results = [
-            compare(name, methods, trials=10, budget=budget, initial_episodes=10, seed=3, workers=w, value=4.0, mean_length=20.0)
+            compare(
+                name, methods, trials=10, budget=budget, initial_episodes=10, seed=3, workers=w, value=4.0, mean_length=20.0
+            )
             for w in (1, 2, 7)
         ]
         for other in results[1:]:
@@ -179,10 +181,10 @@ def test_on_policy_error_is_its_theory(name: str, base_seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "trials", "budget"), [("bandit", 400, 8192), ("gridworld", 100, 8192), ("cartpole", 60, 2048)]
+    ("name", "trials", "budget"), [("bandit", 3000, 8192), ("gridworld", 100, 8192), ("cartpole", 60, 2048)]
 )
 def test_ros_beats_on_policy_theory(name: str, trials: int, budget: int, base_seed: int) -> None:
-    """ROS's MSE plus four of its standard errors lies below Var/(n v²); the published ratios are 0.73, 0.05, 0.39.
+    """ROS's MSE plus four of its standard errors lies below Var/(n v²); the expected ratios are 0.82 (reward noise), 0.1, 0.4.
     P(false failure) < 1e-4 at those ratios."""
     result = compare(name, ["ros/mc"], trials=trials, budget=budget, seed=base_seed)
     curve = result.curves[0]

@@ -101,6 +101,13 @@ def _significant(x: float | None, digits: int = 3) -> str:
     return "–" if x is None or x != x else f"{x:.{digits}g}"
 
 
+def _with_error(x: float, error: float) -> str:
+    """A number and its error in per cent."""
+    if not x > 0 or not error == error:
+        return _significant(x)
+    return f"{x:.2e} ± {100 * error / x:.0f} %"
+
+
 @app.command(epilog="Example: [cyan]evenroll evaluate gridworld --sampler ros:alpha=1000 --episodes 500[/cyan]")
 def evaluate(
     domain: DomainArgument,
@@ -146,7 +153,7 @@ def evaluate(
 )
 def compare(
     domain: DomainArgument,
-    method: Annotated[list[str], typer.Option(help="[init+]SAMPLER[:key=value,…][/ESTIMATOR]; give several.")],
+    method: Annotated[list[str], typer.Option(help=r"\[init+]SAMPLER\[:key=value,…]\[/ESTIMATOR]; give several.")],
     policy: PolicyOption = None,
     value: Annotated[float | None, typer.Option(help="True value, if you know it better.")] = None,
     mean_length: Annotated[float | None, typer.Option(help="Mean episode length, the unit of the budget.")] = None,
@@ -178,16 +185,16 @@ def compare(
     if json_file == "-":
         return
     table = Table(title=f"{escape(result.domain)}: relative MSE ± 1 s.e., {trials} trials", title_justify="left")
-    table.add_column("method")
+    table.add_column("method", overflow="fold")
     wanted = [i for i, c in enumerate(result.checkpoints) if c > 0]
-    wanted = wanted[-1:] if len(wanted) < 2 else sorted({wanted[len(wanted) // 3], wanted[2 * len(wanted) // 3], wanted[-1]})
-    for i in wanted:
-        table.add_column(f"{result.checkpoints[i]} steps", justify="right")
-    table.add_column("against first", justify="right")
-    table.add_column("bias", justify="right")
+    for i in sorted({wanted[len(wanted) // 2], wanted[-1]}):
+        table.add_column(f"{result.checkpoints[i]:,} steps", justify="right", no_wrap=True)
+    for name in ("vs first", "bias"):
+        table.add_column(name, justify="right", no_wrap=True)
     base = result.curves[0].mse[-1]
     for curve in result.curves:
-        cells = [f"{_significant(curve.mse[i])} ± {_significant(curve.mse_se[i], 2)}" for i in wanted]
+        shown = sorted({wanted[len(wanted) // 2], wanted[-1]})
+        cells = [_with_error(curve.mse[i], curve.mse_se[i]) for i in shown]
         ratio = curve.mse[-1] / base if base else float("nan")
         table.add_row(escape(curve.method), *cells, f"× {_significant(ratio)}", f"{curve.bias[-1]:+.1e}")
     out.print(table)
