@@ -15,6 +15,27 @@ from evenroll.numerics import SQRT_2PI, exp_negative, normal_quantile, sigmoid, 
 
 LOG_SQRT_2PI = math.log(SQRT_2PI)
 
+FARTHEST = 1000.0  # outputs at θ_b stay within this many units (or multiples) of those at θ_e, for Gaussian heads
+
+
+@njit
+def tame(policy: PolicyView) -> None:
+    """A step so large that outputs at θ_b overflow leaves π_b = π_e; a Gaussian's outputs are kept in reach.
+
+    Without it a huge α would draw an action of 10⁴⁵, and every number after it would be NaN.
+    """
+    n, e, b = policy.dims[0], policy.out, out_b(policy)
+    sound = True
+    for i in range(n):
+        sound &= math.isfinite(b[i])
+    for i in range(n):
+        if not sound:
+            b[i] = e[i]
+        elif policy.dims[9] == 1:
+            reach = FARTHEST * (1.0 + abs(e[i]))
+            b[i] = min(max(b[i], e[i] - reach), e[i] + reach)
+
+
 # ---- categorical -------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from evenroll.policies.heads import (
     score_gaussian,
     soften_categorical,
     soften_gaussian,
+    tame,
 )
 from evenroll.simd import (
     add,
@@ -327,7 +328,9 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
             out[2 * r + 1] = log_std[r]
             if both:
                 behavior[2 * r + 1] = log_std[r] - c * log_std_v[r]
-    if not both:
+    if both:
+        tame(policy)
+    else:
         for r in range(n_out):
             behavior[r] = out[r]
 

@@ -26,6 +26,8 @@ from evenroll.kernel import (
 from evenroll.policies import Policy
 from evenroll.samplers.base import Sampler, require
 
+LARGEST = 1e100  # keeps α/k · S from overflowing
+
 
 @dataclass(frozen=True)
 class ROS(Sampler):
@@ -41,13 +43,13 @@ class ROS(Sampler):
         return {"choose": choose, "update": update}
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(policy.parameters, dtype=policy.dtype), np.zeros(1)  # S, k        (Alg. 1, lines 3–4)
+        return policy.zero_vector(), np.zeros(1)  # S, k                             (Alg. 1, lines 3–4)
 
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
     alpha, k, S = sampler.hyper[0], sampler.memory[0], sampler.vectors
-    forward(policy, S, alpha / k if k > 0.0 else 0.0, obs)  # θ_b = θ_e − α ∇L       (Alg. 1, line 9)
+    forward(policy, S, min(alpha / k, LARGEST) if k > 0.0 else 0.0, obs)  # θ_b = θ_e − α ∇L  (Alg. 1, line 9)
     draw(policy, u, action)  # a ~ π_θb(·|s)                                         (Alg. 1, line 10)
 
 
