@@ -20,6 +20,7 @@ import numpy as np
 from evenroll.collect import Environment
 from evenroll.envs import bandit, cartpole, gridworld
 from evenroll.errors import PolicyError, SpecError
+from evenroll.numerics import stream
 from evenroll.policies import Policy, TabularSoftmax, load_policy, policy_digest
 from evenroll.specs import closest, parse_parameters
 
@@ -56,7 +57,7 @@ class Domain:
         """The environment of one trial."""
         if not self.redrawn:
             return self.environment(None)
-        return self.environment(np.random.RandomState(np.random.SeedSequence((*seed, 2)).generate_state(1)[0]))
+        return self.environment(np.random.RandomState(int(stream(*seed, 2)[0] >> np.uint64(32))))
 
     def policy(self) -> Policy:
         """The evaluation policy that comes with the package."""

@@ -133,5 +133,8 @@ def uniform(state: Floats) -> float:
 
 
 def stream(*path: int) -> np.ndarray:
-    """The random stream at a place in the seed tree: the same integers, the same numbers, whoever asks."""
-    return np.random.SeedSequence(path).generate_state(4, np.uint64)
+    """The random stream at a place in the seed tree: the same integers, the same numbers, whoever asks.
+
+    The length goes in front: NumPy takes (1, 2) and (1, 2, 0) for the same seed.
+    """
+    return np.random.SeedSequence((len(path), *path)).generate_state(4, np.uint64)

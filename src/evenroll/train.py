@@ -37,8 +37,8 @@ class Recipe:
 RECIPES = {
     "bandit": Recipe(5000, 1e-2),
     "gridworld": Recipe(5000, 1e-2),
-    "cartpole": Recipe(1000, 3e-4),
-    "cartpole-continuous": Recipe(3000, 6.7e-5),
+    "cartpole": Recipe(1000, 2.9e-4),
+    "cartpole-continuous": Recipe(3000, 7e-5),
 }
 
 
