@@ -12,17 +12,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evenroll.errors import DataError, NoEstimate
+from evenroll.errors import DataError
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.policies.heads import LOG_SQRT_2PI
 from evenroll.rollouts import Rollouts
-from evenroll.tall import apply, weighted_gram, weighted_product
+from evenroll.tall import apply, column_sums, solve_positive, weighted_gram
 
-ITERATIONS = 100
-CLOSE = 1e-6  # nats of log-likelihood, over all steps, that one more Newton step would gain: then it is the last
-KEEP_CURVATURE = 0.1  # as long as the gain in sight falls this fast, the curvature is not computed anew
+ITERATIONS = 300
+CLOSE = 1e-4  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
+NOTICEABLE = 0.05  # relative change of a step's weight in the curvature; each iteration's error shrinks by this factor
 RIDGE = 1e-9  # relative to each parameter's own curvature: features that never fire or are collinear
-SMALLEST_SCALE = 1e-5  # a Gaussian narrower than this has run off to an infinite likelihood
 CHUNK = 8192
 
 
@@ -65,64 +64,81 @@ def fitted_log_probs(policy: Policy, rollouts: Rollouts) -> np.ndarray:
     if policy.n_actions is not None:
         head = np.concatenate([policy.head_weight.T, policy.head_bias[None]])
         model = SoftmaxHead(psi, actions[:, 0].astype(np.int64), policy.n_actions)
-        return maximise(model, (head[:, 1:] - head[:, :1]).ravel())
+        return maximise(model, (head[:, 1:] - head[:, :1]).T.ravel())
     return np.sum([_fit_gaussian(policy, psi, actions[:, i], i) for i in range(policy.action_dim)], axis=0)
 
 
 def _fit_gaussian(policy: MLP, psi: np.ndarray, actions: np.ndarray, dimension: int) -> np.ndarray:
-    own_scale = policy.log_std is not None
-    row = dimension if own_scale else 2 * dimension
+    row = dimension if policy.log_std is not None else 2 * dimension
     mean = np.append(policy.head_weight[row], policy.head_bias[row])
     if policy.log_std is not None:
-        model = GaussianHead(psi, np.ones((len(psi), 1)), actions, policy.mean, "log_std")
-        return maximise(model, np.append(mean, policy.log_std[dimension]))
-    scale = np.append(policy.head_weight[row + 1], policy.head_bias[row + 1])
-    return maximise(GaussianHead(psi, psi, actions, policy.mean, policy.scale), np.append(mean, scale))
+        phi, scale = np.ones((len(psi), 1)), policy.log_std[dimension : dimension + 1]
+    else:
+        phi, scale = psi, np.append(policy.head_weight[row + 1], policy.head_bias[row + 1])
+    return maximise(GaussianHead(psi, phi, actions, policy.mean, policy.scale), np.append(mean, scale))
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------------------
 
 
 class Likelihood(Protocol):
-    """log p(a_t|ψ_t; x) of every step, and from what it leaves behind the gradient and curvature of their sum."""
+    """log p(a_t|ψ_t; x) of every step. `at` is what evaluating it leaves behind for the derivatives of the sum.
 
+    The curvature is assembled from Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w.
+    prior  [parameters] steps like θ_e's own that each parameter is given for free
+    """
+
+    @property
+    def designs(self) -> list[np.ndarray]: ...
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, Any]: ...
     def gradient(self, at: Any) -> np.ndarray: ...
-    def curvature(self, at: Any) -> np.ndarray: ...
+    def weights(self, at: Any) -> list[np.ndarray]: ...
+    def assemble(self, grams: list[np.ndarray]) -> np.ndarray: ...
+    def prior(self, curvature: np.ndarray) -> np.ndarray: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class SoftmaxHead:
-    """log softmax(0, ψW)[a]: x = W [features, actions − 1], relative to the first action. Concave."""
+    """log softmax(0, Wψ)[a]: x = W [actions − 1, features], relative to the first action. Concave."""
 
     psi: np.ndarray
     actions: np.ndarray
     n: int
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        return [(i, j) for i in range(1, self.n) for j in range(i, self.n)]
+
+    @property
+    def designs(self) -> list[np.ndarray]:
+        return [self.psi] * len(self.pairs)
+
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        logits = np.zeros((len(self.psi), self.n))
-        logits[:, 1:] = apply(self.psi, x.reshape(self.psi.shape[1], -1))
-        logits -= logits.max(axis=1, keepdims=True)
+        logits = np.zeros((self.n, len(self.psi)))
+        logits[1:] = apply(self.psi, x.reshape(self.n - 1, -1).T).T
+        logits -= logits.max(axis=0)
         p = np.exp(logits)
-        total = p.sum(axis=1)
-        chosen = np.take_along_axis(logits, self.actions[:, None], axis=1)[:, 0]
-        return chosen - np.log(total), p / total[:, None]
+        total = p.sum(axis=0)
+        return logits[self.actions, np.arange(len(self.psi))] - np.log(total), p / total
 
     def gradient(self, at: np.ndarray) -> np.ndarray:
-        """Σ ψ ⊗ (1{a} − p)."""
-        taken = -at
-        taken[np.arange(len(at)), self.actions] += 1.0
-        return weighted_product(self.psi, np.ones(len(at)), taken[:, 1:]).ravel()
+        """Σ (1{a} − p) ⊗ ψ."""
+        return np.concatenate([column_sums(self.psi, (self.actions == i) - at[i]) for i in range(1, self.n)])
 
-    def curvature(self, at: np.ndarray) -> np.ndarray:
-        """Σ ψψᵀ ⊗ (diag p − ppᵀ)."""
+    def weights(self, at: np.ndarray) -> list[np.ndarray]:
+        """diag p − ppᵀ."""
+        return [at[i] * ((i == j) - at[j]) for i, j in self.pairs]
+
+    def assemble(self, grams: list[np.ndarray]) -> np.ndarray:
         m, free = self.psi.shape[1], self.n - 1
-        H = np.empty((m, free, m, free))
-        for i in range(free):
-            for j in range(i, free):
-                block = weighted_gram(self.psi, at[:, i + 1] * ((i == j) - at[:, j + 1]))
-                H[:, i, :, j] = H[:, j, :, i] = block
+        H = np.empty((free, m, free, m))
+        for (i, j), gram in zip(self.pairs, grams, strict=True):
+            H[i - 1, :, j - 1] = H[j - 1, :, i - 1] = gram
         return H.reshape(m * free, m * free)
+
+    def prior(self, curvature: np.ndarray) -> np.ndarray:
+        """None: the likelihood is bounded. Where the data can be separated its supremum is approached, not reached."""
+        return np.zeros(len(curvature))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,71 +151,89 @@ class GaussianHead:
     mean: str
     scale: str
 
+    @property
+    def designs(self) -> list[np.ndarray]:
+        return [self.psi, self.phi]
+
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         m = self.psi.shape[1]
         raw_mean, raw_scale = apply(self.psi, x[:m, None])[:, 0], apply(self.phi, x[m:, None])[:, 0]
         mean = np.tanh(raw_mean) if self.mean == "tanh" else raw_mean
         mean_slope = 1.0 - mean**2 if self.mean == "tanh" else np.ones_like(mean)
-        if self.scale == "softplus":
-            scale = np.logaddexp(0.0, raw_scale)
-            scale_slope = -np.expm1(-scale)  # the sigmoid
-        else:
-            scale = scale_slope = np.exp(np.minimum(raw_scale, 700.0))
-        if scale.min() < SMALLEST_SCALE:
-            raise NoEstimate(f"the Gaussian's likelihood has no maximum on {len(mean)} steps and {len(x)} parameters")
-        z = (self.actions - mean) / scale
-        return -0.5 * z**2 - np.log(scale) - LOG_SQRT_2PI, (z, mean_slope / scale, scale_slope / scale)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a step too far has no likelihood: nan
+            if self.scale == "softplus":
+                scale = np.logaddexp(0.0, raw_scale)
+                scale_slope = -np.expm1(-scale)  # the sigmoid
+            else:
+                scale = scale_slope = np.exp(raw_scale)
+            z = (self.actions - mean) / scale
+            return -0.5 * z**2 - np.log(scale) - LOG_SQRT_2PI, (z, mean_slope / scale, scale_slope / scale)
 
     def gradient(self, at: tuple[np.ndarray, ...]) -> np.ndarray:
         z, by_mean, by_scale = at
-        parts = (weighted_product(self.psi, by_mean, z[:, None]), weighted_product(self.phi, by_scale, (z**2 - 1)[:, None]))
-        return np.concatenate(parts)[:, 0]
+        return np.concatenate([column_sums(self.psi, by_mean * z), column_sums(self.phi, by_scale * (z**2 - 1.0))])
 
-    def curvature(self, at: tuple[np.ndarray, ...]) -> np.ndarray:
-        """Its expectation (Fisher scoring): mean and scale are orthogonal."""
-        _, by_mean, by_scale = at
-        m, k = self.psi.shape[1], self.phi.shape[1]
+    def weights(self, at: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        """Their expectation (Fisher scoring): mean and scale are orthogonal."""
+        return [at[1] ** 2, 2.0 * at[2] ** 2]
+
+    def assemble(self, grams: list[np.ndarray]) -> np.ndarray:
+        m, k = len(grams[0]), len(grams[1])
         H = np.zeros((m + k, m + k))
-        H[:m, :m] = weighted_gram(self.psi, by_mean**2)
-        H[m:, m:] = weighted_gram(self.phi, 2.0 * by_scale**2)
+        H[:m, :m], H[m:, m:] = grams
         return H
 
+    def prior(self, curvature: np.ndarray) -> np.ndarray:
+        """One step on which the feature fires: else the likelihood is infinite while some feature has fired only once
+        (a Gaussian around that action, of no width), which among many features it has for most of a trial."""
+        fired = np.concatenate([np.count_nonzero(x, axis=0) for x in self.designs])
+        return np.asarray(np.diag(curvature) / np.maximum(fired, 1))
 
-def maximise(model: Likelihood, x: np.ndarray) -> np.ndarray:
-    """log p of every step at the maximum of their sum, by Newton's method from x."""
+
+# ---- Newton's method -----------------------------------------------------------------------------------------
+
+
+def maximise(model: Likelihood, start: np.ndarray) -> np.ndarray:
+    """log p of every step at the maximum of Σ_t log p_t − ½ Σ_j prior_j (x_j − start_j)²."""
+    x = start
     log_p, at = model.log_probs(x)
-    solve, fresh, last_gain = _solver(model.curvature(at)), True, np.inf
+    curvature = Curvature(model, at)
+    prior = model.prior(curvature.matrix)
     for _ in range(ITERATIONS):
-        gradient = model.gradient(at)
-        step = solve(gradient)
-        gain = float(gradient @ step)
-        if not fresh and gain > KEEP_CURVATURE * last_gain:
-            solve, fresh = _solver(model.curvature(at)), True
-            step = solve(gradient)
-            gain = float(gradient @ step)
-        found = _uphill(model, x, step, float(log_p.sum()))
-        if found is None:
+        gradient = model.gradient(at) - prior * (x - start)
+        step = solve_positive(curvature.matrix + np.diag(prior), gradient[:, None], RIDGE)[:, 0]
+        height = _height(log_p, prior, x - start)
+        for halvings in range(30):
+            further = x + step / 2.0**halvings
+            log_p_there, there = model.log_probs(further)
+            if _height(log_p_there, prior, further - start) >= height:
+                break
+        else:
             break  # as high as rounding lets it
-        x, log_p, at = found
-        if gain < CLOSE:
+        x, log_p, at = further, log_p_there, there
+        if gradient @ step < CLOSE:
             break
-        fresh, last_gain = False, gain
+        curvature.update(at)
     return log_p
 
 
-def _uphill(model: Likelihood, x: np.ndarray, step: np.ndarray, height: float) -> tuple[np.ndarray, np.ndarray, Any] | None:
-    """The first of x + step, x + step/2, … that is not lower than x."""
-    for halvings in range(30):
-        further = x + step / 2.0**halvings
-        log_p, at = model.log_probs(further)
-        if log_p.sum() >= height:
-            return further, log_p, at
-    return None
+def _height(log_p: np.ndarray, prior: np.ndarray, away: np.ndarray) -> float:
+    return float(log_p.sum() - 0.5 * prior @ away**2)
 
 
-def _solver(H: np.ndarray) -> Any:
-    """g ↦ H⁻¹g, scaled so that the ridge means the same for every parameter."""
-    scale = np.sqrt(np.diag(H))
-    scale[scale == 0.0] = 1.0
-    inverse = np.linalg.inv(H / np.outer(scale, scale) + RIDGE * np.eye(len(H)))
-    return lambda g: inverse @ (g / scale) / scale
+class Curvature:
+    """The matrix of second derivatives, kept up to date only in the steps whose weight has changed noticeably."""
+
+    def __init__(self, model: Likelihood, at: Any) -> None:
+        self.model, self.weights = model, model.weights(at)
+        self.grams = [weighted_gram(x, w) for x, w in zip(model.designs, self.weights, strict=True)]
+
+    @property
+    def matrix(self) -> np.ndarray:
+        return self.model.assemble(self.grams)
+
+    def update(self, at: Any) -> None:
+        for x, old, new, gram in zip(self.model.designs, self.weights, self.model.weights(at), self.grams, strict=True):
+            rows = np.flatnonzero(np.abs(new - old) > NOTICEABLE * np.abs(old))
+            gram += weighted_gram(x[rows], new[rows] - old[rows])
+            old[rows] = new[rows]

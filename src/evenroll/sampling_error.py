@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenroll.errors import NoEstimate
 from evenroll.fitting import fitted_log_probs, with_features
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
@@ -16,14 +15,11 @@ def kl_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
     """(1/N) Σ_t log π̂(a_t|s_t) − log π_e(a_t|s_t), π̂ the maximum-likelihood policy of the data.
 
     paper: a sum; published numbers: the mean; here: the mean. The unfinished trajectory counts.
-    nan without data, or where a Gaussian π̂ does not exist (fewer steps than parameters).
+    nan without data.
     """
     if rollouts.steps == 0:
         return float("nan")
-    try:
-        return float(np.mean(fitted_log_probs(policy, rollouts) - rollouts.column("log_e")))
-    except NoEstimate:
-        return float("nan")
+    return float(np.mean(fitted_log_probs(policy, rollouts) - rollouts.column("log_e")))
 
 
 def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:

@@ -1,4 +1,4 @@
-"""Products of tall matrices [N, m], m small, on one thread.
+"""Products of tall matrices [N, m], m small, and the systems that come of them, on one thread.
 
 A threaded BLAS is slower here: trials already run one to a core, and its threads get in each other's way. These
 kernels release the GIL and give the same bits whatever runs beside them.
@@ -7,6 +7,7 @@ kernels release the GIL and give the same bits whatever runs beside them.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ import numpy as np
 from evenroll.kernel import FUSED, compiled
 
 REORDERED = FUSED | {"reassoc"}  # a sum may be taken in any order: the order of the machine code, always the same
+TINY = 1e-30  # what rounding may leave of a pivot
+WIDE = 8  # outputs from which on it pays to go along them
+BLOCK = 256  # rows transposed at a time: two blocks of 65 columns stay in the second-level cache
 
 
 def weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -33,18 +37,34 @@ def weighted_gram(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(upper + np.triu(upper, 1).T)
 
 
+def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Σ_n w_n x_n: [m] from [N, m], [N]."""
+    total = np.zeros(x.shape[1])
+    _sums()(_rows(x), _rows(weights), total)
+    return total
+
+
 def apply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """x W: [N, k] from [N, m], [m, k]."""
-    result = np.empty((len(x), matrix.shape[1]))
-    _apply()(_rows(x), _rows(matrix.T), result)
+    result = np.zeros((len(x), matrix.shape[1]))
+    if matrix.shape[1] < WIDE:
+        _apply()(_rows(x), _rows(matrix.T), result)
+    else:
+        _apply_wide()(_rows(x), _rows(matrix), result)
     return result
+
+
+def solve_positive(A: np.ndarray, B: np.ndarray, ridge: float | np.ndarray) -> np.ndarray:
+    """A⁻¹B, A [m, m] symmetric and not negative, B [m, k]; `ridge` ([m] or for all) is relative to A's diagonal."""
+    scale = np.sqrt(np.diag(A))
+    scale[scale == 0.0] = 1.0
+    X = _rows(B / scale[:, None])
+    _cholesky()(A / np.outer(scale, scale) + np.diag(np.full(len(A), ridge)), X)
+    return np.asarray(X / scale[:, None])
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x, dtype=np.float64)
-
-
-BLOCK = 256  # rows transposed at a time: two blocks of 65 columns stay in the second-level cache
 
 
 def _product_kernel(x: Any, weights: Any, y: Any, upper: Any, total: Any) -> None:
@@ -74,6 +94,18 @@ def _product_kernel(x: Any, weights: Any, y: Any, upper: Any, total: Any) -> Non
                 total[i + 1, j + 1] += c11
 
 
+def _sums_kernel(x: Any, weights: Any, total: Any) -> None:
+    whole = len(x) - len(x) % 4
+    for t in range(0, whole, 4):
+        x0, x1, x2, x3 = x[t], x[t + 1], x[t + 2], x[t + 3]
+        w0, w1, w2, w3 = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
+        for i in range(len(total)):
+            total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+    for t in range(whole, len(x)):
+        for i in range(len(total)):
+            total[i] += weights[t] * x[t, i]
+
+
 def _apply_kernel(x: Any, columns: Any, result: Any) -> None:
     m = x.shape[1]
     for t in range(len(x)):
@@ -86,12 +118,75 @@ def _apply_kernel(x: Any, columns: Any, result: Any) -> None:
             result[t, c] = total
 
 
+def _apply_wide_kernel(x: Any, matrix: Any, result: Any) -> None:
+    """Along the outputs, two inputs at a time; zeros (inactive ReLUs) are skipped."""
+    m, k = matrix.shape
+    for t in range(len(x)):
+        out = result[t]
+        pending = -1
+        for j in range(m):
+            if x[t, j] == 0.0:
+                continue
+            if pending < 0:
+                pending = j
+                continue
+            a, b, row_a, row_b = x[t, pending], x[t, j], matrix[pending], matrix[j]
+            for c in range(k):
+                out[c] += a * row_a[c] + b * row_b[c]
+            pending = -1
+        if pending >= 0:
+            for c in range(k):
+                out[c] += x[t, pending] * matrix[pending, c]
+
+
+def _cholesky_kernel(A: Any, B: Any) -> None:
+    """A = LLᵀ in place; B ← L⁻ᵀL⁻¹B, along its rows."""
+    m = len(A)
+    for i in range(m):
+        for j in range(i + 1):
+            total = A[i, j]
+            for k in range(j):
+                total -= A[i, k] * A[j, k]
+            A[i, j] = math.sqrt(max(total, TINY)) if i == j else total / A[j, j]
+    for i in range(m):
+        for k in range(i):
+            B[i] -= A[i, k] * B[k]
+        B[i] /= A[i, i]
+    for i in range(m - 1, -1, -1):
+        for k in range(i + 1, m):
+            B[i] -= A[k, i] * B[k]
+        B[i] /= A[i, i]
+
+
 @functools.cache
 def _product() -> Any:
     from numba import boolean, float64, void
 
     matrix = float64[:, ::1]
     return compiled(_product_kernel, void(matrix, float64[::1], matrix, boolean, matrix), fastmath=REORDERED)
+
+
+@functools.cache
+def _cholesky() -> Any:
+    from numba import float64, void
+
+    matrix = float64[:, ::1]
+    return compiled(_cholesky_kernel, void(matrix, matrix), fastmath=REORDERED)
+
+
+@functools.cache
+def _sums() -> Any:
+    from numba import float64, void
+
+    return compiled(_sums_kernel, void(float64[:, ::1], float64[::1], float64[::1]), fastmath=FUSED)
+
+
+@functools.cache
+def _apply_wide() -> Any:
+    from numba import float64, void
+
+    matrix = float64[:, ::1]
+    return compiled(_apply_wide_kernel, void(matrix, matrix, matrix), fastmath=FUSED)
 
 
 @functools.cache

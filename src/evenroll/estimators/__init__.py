@@ -10,6 +10,7 @@ import numpy as np
 
 from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
 from evenroll.estimators.fqe import fitted_q_evaluation
+from evenroll.estimators.fqe_net import fitted_q_network
 from evenroll.estimators.importance import (
     ordinary_importance_sampling,
     trajectory_log_weights,
@@ -62,6 +63,7 @@ ESTIMATORS: dict[str, Estimator] = {
         Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True),
         Estimator("wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True),
         Estimator("fqe", fitted_q_evaluation, "steps", features=True),
+        Estimator("fqe-net", fitted_q_network, "steps", features=True),
         Estimator("dr", doubly_robust, "steps", _recorded, features=True),
         Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True),
     )

@@ -24,9 +24,9 @@ from evenroll.estimators.importance import finished
 from evenroll.fitting import policy_features, table_cells
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.rollouts import Rollouts
-from evenroll.tall import apply, weighted_gram, weighted_product
+from evenroll.tall import apply, solve_positive, weighted_gram, weighted_product
 
-RIDGE = 1e-6  # of each feature's own curvature
+RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # relative to each feature's own sum of squares; the first that is stable
 
 
 class QFunction(Protocol):
@@ -228,6 +228,9 @@ def fit_linear(rollouts: Rollouts, policy: MLP) -> LinearQ:
     """Least squares with features φ = h ⊗ ψ: r̂ = φᵀρ, and p̂ as the linear map M of φ to the next step's mean φ̄ = h̄ ⊗ ψ:
 
         w_h = ρ + γ M w_{h−1},   ρ = (ΦᵀΦ)⁻¹ Φᵀr,   M = (ΦᵀΦ)⁻¹ ΦᵀΦ̄'   (rows that terminate have Φ̄' = 0)
+
+    True dynamics never make values larger than the rewards allow; where a fit to little data does, by more than twice,
+    the ridge is raised until it does not.
     """
     steps = steps_of(rollouts)
     total = len(steps.times)
@@ -248,14 +251,33 @@ def fit_linear(rollouts: Rollouts, policy: MLP) -> LinearQ:
         for j in range(k):
             B[i, :, j] = _product(psi[:-1], h[:-1, i] * goes_on[:-1] * ahead[1:, j], psi[1:])
     d = k * m
-    rho = _ridge_solve(G.reshape(d, d), c.reshape(d, 1))[:, 0]
-    M = rollouts.gamma * _ridge_solve(G_known.reshape(d, d), B.reshape(d, d))
-    if steps.horizon is None:
-        return LinearQ(np.linalg.solve(np.eye(d) - M, rho).reshape(1, k, m), policy)
-    W = np.zeros((steps.horizon + 1, d))
-    for to_go in range(1, steps.horizon + 1):
-        W[to_go] = rho + M @ W[to_go - 1]
-    return LinearQ(W.reshape(-1, k, m), policy)
+    bound = 2.0 * np.abs(rollouts.column("rewards")[:total]).max() * discount_sum(rollouts.gamma, steps.horizon)
+    for ridge in RIDGES:
+        penalty = np.where(np.arange(d) % m == m - 1, RIDGES[0], ridge)  # the constant is left alone
+        rho = solve_positive(G.reshape(d, d), c.reshape(d, 1), penalty)[:, 0]
+        M = rollouts.gamma * solve_positive(G_known.reshape(d, d), B.reshape(d, d), penalty)
+        W = _recursion(rho, M, steps.horizon).reshape(-1, k, m)
+        if np.abs((ahead * apply(psi, W[-1].T)).sum(axis=1)).max() <= bound:  # nan is not
+            return LinearQ(W, policy)
+    raise NoEstimate(f"{total} steps are too few for a linear model of {d} features: its values run away")
+
+
+def discount_sum(gamma: float, horizon: int | None) -> float:
+    """Σ γᵗ over the horizon: what a reward of 1 at every step is worth."""
+    if gamma == 1.0:
+        return np.inf if horizon is None else float(horizon)
+    return (1.0 - (0.0 if horizon is None else gamma**horizon)) / (1.0 - gamma)
+
+
+def _recursion(rho: np.ndarray, M: np.ndarray, horizon: int | None) -> np.ndarray:
+    """w_h = ρ + M w_{h−1} for h = 0 … horizon, or its fixed point."""
+    if horizon is None:
+        return np.asarray(np.linalg.solve(np.eye(len(M)) - M, rho)[None])
+    W = np.zeros((horizon + 1, len(rho)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for h in range(1, horizon + 1):
+            W[h] = rho + apply(W[h - 1 : h], M.T)[0]
+    return W
 
 
 def _product(x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -264,10 +286,3 @@ def _product(x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     if x is y:
         return weighted_gram(x[rows], weights[rows])
     return weighted_product(x[rows], weights[rows], y[rows])
-
-
-def _ridge_solve(G: np.ndarray, b: np.ndarray) -> np.ndarray:
-    scale = np.sqrt(np.diag(G))
-    scale[scale == 0.0] = 1.0
-    solution = np.linalg.solve(G / np.outer(scale, scale) + RIDGE * np.eye(len(G)), b / scale[:, None])
-    return np.asarray(solution / scale[:, None])

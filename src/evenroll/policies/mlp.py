@@ -44,9 +44,14 @@ from evenroll.simd import (
     store,
     unit_step,
 )
+from evenroll.tall import apply
 
 NORM_EPSILON = 1e-5
 ACTIVATIONS, HEADS, MEANS, SCALES = ("relu", "tanh"), ("softmax", "gaussian"), ("tanh", "identity"), ("softplus", "log_std")
+
+
+def _as_real(x: Any) -> np.ndarray:
+    return np.ascontiguousarray(x, dtype=np.float64)
 
 
 class MLP(Policy):
@@ -66,7 +71,7 @@ class MLP(Policy):
         head: str = "softmax",
         mean: str = "tanh",
         scale: str = "softplus",
-        norm: tuple[Any, Any, Any, Any] | None = None,
+        norm: tuple[Any, ...] | None = None,
         log_std: Any = None,
         dtype: Any = np.float32,
     ) -> None:
@@ -77,12 +82,11 @@ class MLP(Policy):
                 raise PolicyError(f"{what} must be one of {', '.join(known)}, not {value!r}")
         if head == "softmax":
             mean, scale = MEANS[0], SCALES[0]
-        as_real = lambda x: np.ascontiguousarray(x, dtype=np.float64)  # noqa: E731
         self.activation, self.head, self.mean, self.scale = activation, head, mean, scale
-        self.layers = [(as_real(w), as_real(b)) for w, b in layers]
-        self.head_weight, self.head_bias = as_real(head_weight), as_real(head_bias)
-        self.norm = None if norm is None else tuple(as_real(x) for x in norm)
-        self.log_std = None if log_std is None else as_real(log_std)
+        self.layers = [(_as_real(w), _as_real(b)) for w, b in layers]
+        self.head_weight, self.head_bias = _as_real(head_weight), _as_real(head_bias)
+        self.norm = None if norm is None else tuple(_as_real(x) for x in norm)
+        self.log_std = None if log_std is None else _as_real(log_std)
         self._check()
         rows = len(self.head_bias)
         width = (self.layers[0][0] if self.layers else self.head_weight).shape[1]
@@ -173,7 +177,7 @@ class MLP(Policy):
             mean, var, weight, bias = self.norm
             x = (x - mean) / np.sqrt(var + NORM_EPSILON) * weight + bias
         for w, b in self.layers:
-            x = x @ w.T + b
+            x = apply(x, w.T) + b
             x = np.maximum(x, 0.0) if self.activation == "relu" else np.tanh(x)
         return np.asarray(x)
 
