@@ -35,9 +35,25 @@ def test_evaluate_is_the_same_in_python() -> None:
 
 def test_compare_writes_its_json_and_picture(tmp_path) -> None:
     run = evenroll(
-        "compare", "gridworld", "--method", "os/mc", "--method", "ros:alpha=1000/mc", "--method", "init+ros/mc",
-        "--trials", "5", "--budget", "32", "--sampling-error", "--json", "r.json", "--plot", "p.png", cwd=tmp_path,
-    )  # fmt: skip
+        "compare",
+        "gridworld",
+        "--method",
+        "os/mc",
+        "--method",
+        "ros:alpha=1000/mc",
+        "--method",
+        "init+ros/mc",
+        "--trials",
+        "5",
+        "--budget",
+        "32",
+        "--sampling-error",
+        "--json",
+        "r.json",
+        "--plot",
+        "p.png",
+        cwd=tmp_path,
+    )
     assert run.returncode == 0, run.stderr
     assert "ros:alpha=1000/mc" in run.stdout
     result = json.loads((tmp_path / "r.json").read_text())

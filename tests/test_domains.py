@@ -158,7 +158,14 @@ def test_shipped_policies_have_their_provenance(name: str) -> None:
 
 
 def test_unknown_names_and_parameters_are_refused() -> None:
-    misspelt = ("gridwrld", "gridworld:nois=1", "gridworld:noise=x", "gridworld:noise", "cartpole:actions=4", "bandit:redraw")
+    misspelt = (
+        "gridwrld",
+        "gridworld:nois=1",
+        "gridworld:noise=x",
+        "gridworld:noise",
+        "cartpole:actions=4",
+        "bandit:redraw",
+    )
     for bad in misspelt:
         with pytest.raises(SpecError):
             get_domain(bad)

@@ -22,7 +22,8 @@ for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):
     policy = domain.policy()
     policy = policy.astype(np.float64) if hasattr(policy, "astype") else policy
     for spec in SAMPLERS:
-        driver = Driver(policy, get_sampler(spec, domain), (1,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
+        sampler = get_sampler(spec, domain)
+        driver = Driver(policy, sampler, (1,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(domain.environment(None), steps=40)
         out[f"{name} {spec}"] = [data.actions.ravel().tolist(), data.log_b.tolist()]
 print(json.dumps(out))

@@ -22,7 +22,8 @@ def test_editing_a_function_inlined_in_another_file_takes_effect(tmp_path: Path)
     shutil.copytree(Path(evenroll.__file__).parent, tmp_path / "evenroll", ignore=shutil.ignore_patterns("__pycache__"))
     code = (
         "import evenroll; print(evenroll.__file__); d = evenroll.get_domain('bandit'); e = d.environment(None)\n"
-        "r = evenroll.Driver(d.policy(), evenroll.OnPolicy(), (0,), gamma=1, horizon=1, record_steps=True).run(e, steps=50)\n"
+        "driver = evenroll.Driver(d.policy(), evenroll.OnPolicy(), (0,), gamma=1, horizon=1, record_steps=True)\n"
+        "r = driver.run(e, steps=50)\n"
         "print(max(abs(r.rewards - e.params[1 + r.actions[:, 0].astype(int)])))"
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
@@ -65,7 +66,7 @@ def test_uniform_numbers_are_uniform_and_streams_differ(base_seed: int) -> None:
     a, b = stream(base_seed, 0), stream(base_seed, 1)
     x, y = (np.sort([uniform(s) for _ in range(100_000)]) for s in (a, b))
     for numbers in (x, y):
-        assert 0 < numbers[0]
+        assert numbers[0] > 0
         assert numbers[-1] < 1
         assert np.abs(numbers - np.arange(1, 100_001) / 100_000).max() < 2.23 / np.sqrt(100_000)
     assert not np.intersect1d(x, y).size

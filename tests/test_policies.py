@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -11,17 +13,20 @@ torch = pytest.importorskip("torch")
 
 
 def make_mlp(rng, widths=(4, 64, 64), head="softmax", outputs=2, norm=True, dtype=np.float64, **options) -> MLP:
-    layers = [
-        (rng.normal(size=(o, i)) / np.sqrt(i), 0.3 * rng.normal(size=o))
-        for i, o in zip(widths[:-1], widths[1:], strict=True)
-    ]
+    layers = [(rng.normal(size=(o, i)) / np.sqrt(i), 0.3 * rng.normal(size=o)) for i, o in itertools.pairwise(widths)]
     n = widths[0]
     statistics = (rng.normal(size=n), rng.uniform(0.5, 2, n), rng.uniform(0.5, 1.5, n), rng.normal(size=n)) if norm else None
     log_std = 0.3 * rng.normal(size=outputs) if options.get("scale") == "log_std" else None
     return MLP(
-        layers, rng.normal(size=(outputs, widths[-1])) / np.sqrt(widths[-1]), 0.1 * rng.normal(size=outputs),
-        head=head, norm=statistics, log_std=log_std, dtype=dtype, **options,
-    )  # fmt: skip
+        layers,
+        rng.normal(size=(outputs, widths[-1])) / np.sqrt(widths[-1]),
+        0.1 * rng.normal(size=outputs),
+        head=head,
+        norm=statistics,
+        log_std=log_std,
+        dtype=dtype,
+        **options,
+    )
 
 
 def torch_log_prob(policy: MLP, theta, obs, action):
@@ -108,7 +113,9 @@ def finite_differences(policy: Policy, make, obs, action) -> np.ndarray:
     for i in range(policy.parameters):
         e = np.zeros(policy.parameters)
         e[i] = step
-        gradient[i] = (make(policy.theta + e).log_prob(obs, action) - make(policy.theta - e).log_prob(obs, action)) / (2 * step)
+        gradient[i] = (make(policy.theta + e).log_prob(obs, action) - make(policy.theta - e).log_prob(obs, action)) / (
+            2 * step
+        )
     return gradient
 
 
@@ -120,7 +127,9 @@ def test_scores_equal_finite_differences() -> None:
     for options in ({}, {"head": "gaussian"}):
         policy = make_mlp(rng, widths=(3, 8, 5), **options)
         obs, action = rng.normal(size=3), [1.0]
-        np.testing.assert_allclose(policy.score(obs, action), finite_differences(policy, policy.with_theta, obs, action), atol=1e-7)
+        np.testing.assert_allclose(
+            policy.score(obs, action), finite_differences(policy, policy.with_theta, obs, action), atol=1e-7
+        )
 
 
 def test_tabular_probabilities_and_huge_steps() -> None:

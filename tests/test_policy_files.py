@@ -42,7 +42,12 @@ def test_tables_survive_the_file(tmp_path) -> None:
 
 
 def test_defaults_of_a_gaussian_head_are_tanh_and_softplus(tmp_path) -> None:
-    tensors = {"layers.0.weight": np.ones((3, 2)), "layers.0.bias": np.zeros(3), "head.weight": np.ones((2, 3)), "head.bias": [0, 0]}
+    tensors = {
+        "layers.0.weight": np.ones((3, 2)),
+        "layers.0.bias": np.zeros(3),
+        "head.weight": np.ones((2, 3)),
+        "head.bias": [0, 0],
+    }
     policy = load_policy(write(tmp_path / "p", tensors, {"kind": "mlp", "activation": "tanh", "head": "gaussian"}))
     assert (policy.mean, policy.scale, policy.action_dim) == ("tanh", "softplus", 1)
 
@@ -65,17 +70,23 @@ BROKEN = {
     "tensor too many": ({**LINEAR, "extra": np.ones(1)}, SOFTMAX, "extra is not expected"),
     "layer skipped": ({**LINEAR, "layers.1.weight": np.ones((3, 3)), "layers.1.bias": np.ones(3)}, SOFTMAX, "not expected"),
     "shapes do not chain": (
-        {**LINEAR, "layers.0.weight": np.ones((4, 2)), "layers.0.bias": np.zeros(4)}, SOFTMAX, "head: weight",
+        {**LINEAR, "layers.0.weight": np.ones((4, 2)), "layers.0.bias": np.zeros(4)},
+        SOFTMAX,
+        "head: weight",
     ),
     "bias of another length": ({"head.weight": np.ones((2, 3)), "head.bias": np.zeros(3)}, SOFTMAX, "do not fit"),
     "nan": ({"head.weight": np.full((2, 3), np.nan), "head.bias": np.zeros(2)}, SOFTMAX, "not finite"),
     "infinite": ({"head.weight": np.full((2, 3), np.inf), "head.bias": np.zeros(2)}, SOFTMAX, "not finite"),
     "half a norm": ({**LINEAR, "norm.mean": np.zeros(3)}, SOFTMAX, "norm.bias is missing"),
     "norm of another length": (
-        {**LINEAR, **{f"norm.{p}": np.ones(2) for p in ("mean", "var", "weight", "bias")}}, SOFTMAX, "norm.mean",
+        {**LINEAR, **{f"norm.{p}": np.ones(2) for p in ("mean", "var", "weight", "bias")}},
+        SOFTMAX,
+        "norm.mean",
     ),
     "negative variance": (
-        {**LINEAR, **{f"norm.{p}": -np.ones(3) for p in ("mean", "var", "weight", "bias")}}, SOFTMAX, "negative variance",
+        {**LINEAR, **{f"norm.{p}": -np.ones(3) for p in ("mean", "var", "weight", "bias")}},
+        SOFTMAX,
+        "negative variance",
     ),
     "odd softplus rows": ({"head.weight": np.ones((3, 3)), "head.bias": np.zeros(3)}, GAUSSIAN, "even number"),
     "log_std missing": (LINEAR, {**GAUSSIAN, "scale": "log_std"}, "log_std is missing"),
@@ -83,7 +94,7 @@ BROKEN = {
     "one action": ({"head.weight": np.ones((1, 3)), "head.bias": np.zeros(1)}, SOFTMAX, "at least 2 actions"),
     "logits of rank 1": ({"logits": np.zeros(4)}, {"kind": "tabular-softmax"}, "logits must be"),
     "logits with extras": ({"logits": np.zeros((2, 2)), "x": np.ones(1)}, {"kind": "tabular-softmax"}, "not expected"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -105,6 +116,8 @@ def test_what_is_no_safetensors_file_is_refused(tmp_path) -> None:
     with pytest.raises(PolicyError, match="no such file"):
         load_policy(tmp_path / "absent.safetensors")
     integers = tmp_path / "integers.safetensors"
-    save_file({"logits": np.zeros((2, 2), dtype=np.int64)}, integers, metadata={"evenroll.policy": '{"kind": "tabular-softmax"}'})
+    save_file(
+        {"logits": np.zeros((2, 2), dtype=np.int64)}, integers, metadata={"evenroll.policy": '{"kind": "tabular-softmax"}'}
+    )
     with pytest.raises(PolicyError, match="not floating point"):
         load_policy(integers)

@@ -51,9 +51,18 @@ def test_proposition_1_example() -> None:
     policy = TabularSoftmax(np.zeros((2, 2)))
     env = bandit([2.0, 4.0])
     data = Rollouts(
-        1.0, 3, np.array([2.0, 2.0, 4.0]), np.array([1, 2, 3]), np.ones(3, bool), np.zeros(3), np.zeros((3, 1)),
-        np.array([[0.0], [0.0], [1.0]]), np.array([2.0, 2.0, 4.0]), np.full(3, np.log(0.5)), np.full(3, np.log(0.5)),
-    )  # fmt: skip
+        1.0,
+        3,
+        np.array([2.0, 2.0, 4.0]),
+        np.array([1, 2, 3]),
+        np.ones(3, bool),
+        np.zeros(3),
+        np.zeros((3, 1)),
+        np.array([[0.0], [0.0], [1.0]]),
+        np.array([2.0, 2.0, 4.0]),
+        np.full(3, np.log(0.5)),
+        np.full(3, np.log(0.5)),
+    )
 
     def after(sampler, seed):
         driver = Driver(policy, sampler, (seed,), gamma=1.0, horizon=1, initial=data, record_steps=True)

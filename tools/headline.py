@@ -24,7 +24,9 @@ def main() -> None:
         result = compare(name, list(METHODS), trials=200)
         x = np.array(result.checkpoints, dtype=float)
         axis.plot(x, result.on_policy_theory(), ":", color="0.5", lw=1, label="on-policy, theory")
-        for curve, label, colour in zip(result.curves, METHODS.values(), COLOURS[:1] + COLOURS[2:3] + COLOURS[1:2], strict=True):
+        for curve, label, colour in zip(
+            result.curves, METHODS.values(), COLOURS[:1] + COLOURS[2:3] + COLOURS[1:2], strict=True
+        ):
             good = curve.missing <= result.trials / 2
             axis.plot(x[good], curve.mse[good], color=colour, lw=1.8, label=label)
             low, high = np.maximum(curve.mse - curve.mse_se, curve.mse / 10), curve.mse + curve.mse_se
@@ -32,7 +34,9 @@ def main() -> None:
         axis.set(xscale="log", yscale="log", title=name, xlabel="environment steps")
         axis.grid(True, color="0.92")
         axis.spines[["top", "right"]].set_visible(False)
-        print(name, f"{result.seconds:.0f} s", {c.method: float(c.mse[-1] / result.curves[0].mse[-1]) for c in result.curves})
+        print(
+            name, f"{result.seconds:.0f} s", {c.method: float(c.mse[-1] / result.curves[0].mse[-1]) for c in result.curves}
+        )
     axes[0].set_ylabel("mean squared error / v²")
     axes[0].legend(frameon=False, fontsize=8)
     OUT.parent.mkdir(parents=True, exist_ok=True)

@@ -113,7 +113,7 @@ def _two_cores(repeats: int, tick: Callable[[], None]) -> float | None:
     return round(statistics.median(ratios), 2)
 
 
-def _by_data(repeats: int, tick: Callable[[], None]) -> list[dict[str, float]]:
+def _by_data(repeats: int, tick: Callable[[], None]) -> list[dict[str, int]]:
     """Nanoseconds per step of cartpole ROS once k steps lie behind: flat, because only S and k are kept."""
     domain = get_domain("cartpole")
     policy, sampler, env, block = domain.policy(), get_sampler("ros", domain), domain.environment(None), 20_000
@@ -130,14 +130,15 @@ def _by_data(repeats: int, tick: Callable[[], None]) -> list[dict[str, float]]:
     return [{"k": k, "nanoseconds": round(1e9 * statistics.median(times[k]))} for k in wanted]
 
 
-def _by_width(repeats: int, tick: Callable[[], None]) -> list[dict[str, float]]:
+def _by_width(repeats: int, tick: Callable[[], None]) -> list[dict[str, int]]:
     """Nanoseconds per step of cartpole ROS with two hidden layers of H units, against the number of parameters."""
     domain = get_domain("cartpole")
     rng = np.random.default_rng(0)
     rows = []
     for width in (64, 128, 256):
         layers = [
-            (rng.normal(size=(width, inputs)) / np.sqrt(inputs), np.zeros(width)) for inputs in (domain.policy().obs_dim, width)
+            (rng.normal(size=(width, inputs)) / np.sqrt(inputs), np.zeros(width))
+            for inputs in (domain.policy().obs_dim, width)
         ]
         policy = MLP(layers, rng.normal(size=(2, width)) / np.sqrt(width) / 10, np.zeros(2))
         sampler = get_sampler("ros:alpha=0.1", domain)
@@ -207,7 +208,8 @@ def tables(result: dict[str, Any]) -> Iterator[Any]:
         speeds.add_row(row["domain"], *cells, f"{torch:,}" if torch else "–", f"× {ratio:,.0f}" if ratio else "–")
     yield speeds
     compile_ = result["compile_seconds"]
-    yield f"two cores over one: {result['two_cores_over_one']}; first run: {compile_['cold']} s cold, {compile_['cached']} s cached"
+    yield f"two cores over one: {result['two_cores_over_one']}"
+    yield f"first run of cartpole ROS: {compile_['cold']} s cold, {compile_['cached']} s cached"
     by_data = ", ".join(f"{row['nanoseconds']} ns at k = {row['k']:,}" for row in result["by_data"])
     yield f"cartpole ROS by data: {by_data}"
     by_width = ", ".join(

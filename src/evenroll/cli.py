@@ -58,8 +58,14 @@ def _progress(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar with the time left, on standard error; nothing if it is not a terminal or JSON goes to the screen."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -103,7 +109,7 @@ def _significant(x: float | None, digits: int = 3) -> str:
 
 def _with_error(x: float, error: float) -> str:
     """A number and its error in per cent."""
-    if not x > 0 or not error == error:
+    if not x > 0 or error != error:
         return _significant(x)
     return f"{x:.2e} ± {100 * error / x:.0f} %"
 
@@ -126,14 +132,23 @@ def evaluate(
 
     _writable(json_file)
     result = run(
-        domain, _policy(policy), sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma,
-        seed=seed, confidence=confidence,
-    )  # fmt: skip
+        domain,
+        _policy(policy),
+        sampler=sampler,
+        estimator=estimator,
+        episodes=episodes,
+        steps=steps,
+        gamma=gamma,
+        seed=seed,
+        confidence=confidence,
+    )
     _emit(result.to_json(), json_file)
     if json_file == "-":
         return
     if result.low is not None and result.high is not None:
-        out.print(f"[bold]v(π) ≈ {result.value:.5g}[/bold]   {100 * confidence:g} % interval {result.low:.5g} … {result.high:.5g}")
+        out.print(
+            f"[bold]v(π) ≈ {result.value:.5g}[/bold]   {100 * confidence:g} % interval {result.low:.5g} … {result.high:.5g}"
+        )
     else:
         out.print(f"[bold]v(π) ≈ {result.value:.5g}[/bold]   no interval: {result.why}")
     out.print(
@@ -161,7 +176,9 @@ def compare(
     budget: Annotated[float, typer.Option(help="In mean episode lengths.")] = 8192,
     initial_episodes: Annotated[int, typer.Option(help="Trajectories of initial data for init+ methods.")] = 100,
     delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.")] = 0.1,
-    sampling_error: Annotated[bool, typer.Option("--sampling-error", help="Also KL and gradient-norm sampling error.")] = False,
+    sampling_error: Annotated[
+        bool, typer.Option("--sampling-error", help="Also KL and gradient-norm sampling error.")
+    ] = False,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
     json_file: JsonOption = None,
@@ -173,10 +190,20 @@ def compare(
     _writable(json_file, plot)
     with _progress("trials", json_file == "-") as progress:
         result = run(
-            domain, method, policy=_policy(policy), value=value, mean_length=mean_length, trials=trials, budget=budget,
-            initial_episodes=initial_episodes, delta=delta, sampling_error=sampling_error, seed=seed, workers=workers,
+            domain,
+            method,
+            policy=_policy(policy),
+            value=value,
+            mean_length=mean_length,
+            trials=trials,
+            budget=budget,
+            initial_episodes=initial_episodes,
+            delta=delta,
+            sampling_error=sampling_error,
+            seed=seed,
+            workers=workers,
             progress=progress,
-        )  # fmt: skip
+        )
     if plot is not None:
         from evenroll.plots import plot_comparison
 
@@ -230,20 +257,31 @@ def value(
     with _progress("blocks of rollouts", json_file == "-") as progress:
         run = value_by_rollouts if fresh else truth
         known = run(where, chosen, episodes=episodes, seed=seed, workers=workers or default_workers(), progress=progress)
-    data = {"domain": str(where), "value": known.value, "value_se": known.value_se, "mean_length": known.mean_length,
-            "variance": known.variance if known.variance == known.variance else None}  # fmt: skip
+    data = {
+        "domain": str(where),
+        "value": known.value,
+        "value_se": known.value_se,
+        "mean_length": known.mean_length,
+        "variance": known.variance if known.variance == known.variance else None,
+    }
     _emit(data, json_file)
     if json_file != "-":
         error = f" ± {known.value_se:.2g} (1 s.e.)" if known.value_se else " (exact)"
-        out.print(f"v(π) = {known.value:.10g}{error}   T̄ = {known.mean_length:.6g}   Var = {_significant(known.variance, 6)}")
+        out.print(
+            f"v(π) = {known.value:.10g}{error}   T̄ = {known.mean_length:.6g}   Var = {_significant(known.variance, 6)}"
+        )
 
 
 @app.command(epilog="Example: [cyan]evenroll train cartpole --seed 1 --out my-cartpole.safetensors[/cyan]")
 def train(
     domain: DomainArgument,
     out_file: Annotated[Path | None, typer.Option("--out", help="Policy file to write; default DOMAIN.safetensors.")] = None,
-    episodes: Annotated[int | None, typer.Option(help="Episodes before the snapshot; default: the domain's recipe.", min=16)] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Adam's step size; default: the domain's recipe.", min=0)] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes before the snapshot; default: the domain's recipe.", min=16)
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Adam's step size; default: the domain's recipe.", min=0)
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
     """Make an evaluation policy with REINFORCE: well above random, far from converged."""
@@ -259,9 +297,12 @@ def train(
     total = episodes or recipe.episodes
     with _progress("episodes", False) as bar:
         policy = reinforce(
-            where, episodes=total, learning_rate=recipe.learning_rate if learning_rate is None else learning_rate,
-            seed=seed, progress=lambda done, g, length: bar(done, total),
-        )  # fmt: skip
+            where,
+            episodes=total,
+            learning_rate=recipe.learning_rate if learning_rate is None else learning_rate,
+            seed=seed,
+            progress=lambda done, g, length: bar(done, total),
+        )
     save_policy(policy, path)
     known = truth(where, policy, episodes=20_000)
     error = f" ± {known.value_se:.2g}" if known.value_se else ""

@@ -63,7 +63,9 @@ class Environment:
             raise PolicyError(f"the policy has {theirs}, the domain has {ours}")
         if self.n_states != policy.n_states:
             mine = "numbers its states" if self.n_states else "has vector observations"
-            raise PolicyError(f"the domain {mine}" + (f" (0 … {self.n_states - 1})" if self.n_states else "") + "; the policy does not fit")
+            raise PolicyError(
+                f"the domain {mine}" + (f" (0 … {self.n_states - 1})" if self.n_states else "") + "; the policy does not fit"
+            )
 
 
 def _shape(x: Any) -> str:
@@ -87,13 +89,38 @@ _reset, _step = function_at(RESET), function_at(STEP)
 
 
 def _run_kernel(
-    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
-    sampler_code: Any, hyper: Any, vectors: Any, memory: Any,
-    env_code: Any, params: Any, state: Any, env_u: Any, env_rng: Any,
-    clock: Any, tally: Any, action_rng: Any, u: Any, action: Any, reward: Any,
-    returns: Any, ends: Any, terminated: Any, log_weights: Any,
-    observations: Any, actions: Any, rewards: Any, log_e: Any, log_b: Any,
-) -> int:  # fmt: skip
+    code: Any,
+    dims: Any,
+    index: Any,
+    theta: Any,
+    aux: Any,
+    work: Any,
+    out: Any,
+    sampler_code: Any,
+    hyper: Any,
+    vectors: Any,
+    memory: Any,
+    env_code: Any,
+    params: Any,
+    state: Any,
+    env_u: Any,
+    env_rng: Any,
+    clock: Any,
+    tally: Any,
+    action_rng: Any,
+    u: Any,
+    action: Any,
+    reward: Any,
+    returns: Any,
+    ends: Any,
+    terminated: Any,
+    log_weights: Any,
+    observations: Any,
+    actions: Any,
+    rewards: Any,
+    log_e: Any,
+    log_b: Any,
+) -> int:
     """Advance until a limit, the end of the room for records, or a fault."""
     policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
@@ -171,10 +198,24 @@ def _run_kernel(
 
 
 def _act_kernel(
-    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
-    sampler_code: Any, hyper: Any, vectors: Any, memory: Any,
-    clock: Any, tally: Any, action_rng: Any, u: Any, action: Any, obs: Any,
-) -> None:  # fmt: skip
+    code: Any,
+    dims: Any,
+    index: Any,
+    theta: Any,
+    aux: Any,
+    work: Any,
+    out: Any,
+    sampler_code: Any,
+    hyper: Any,
+    vectors: Any,
+    memory: Any,
+    clock: Any,
+    tally: Any,
+    action_rng: Any,
+    u: Any,
+    action: Any,
+    obs: Any,
+) -> None:
     policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )
@@ -191,10 +232,24 @@ def _act_kernel(
 
 
 def _observe_kernel(
-    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
-    sampler_code: Any, hyper: Any, vectors: Any, memory: Any,
-    clock: Any, tally: Any, action: Any, obs: Any, reward: Any, done: Any,
-) -> None:  # fmt: skip
+    code: Any,
+    dims: Any,
+    index: Any,
+    theta: Any,
+    aux: Any,
+    work: Any,
+    out: Any,
+    sampler_code: Any,
+    hyper: Any,
+    vectors: Any,
+    memory: Any,
+    clock: Any,
+    tally: Any,
+    action: Any,
+    obs: Any,
+    reward: Any,
+    done: Any,
+) -> None:
     policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )
@@ -211,10 +266,26 @@ def _observe_kernel(
 
 
 def _absorb_kernel(
-    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
-    sampler_code: Any, hyper: Any, vectors: Any, memory: Any,
-    observations: Any, actions: Any, rewards: Any, ends: Any, returns: Any, log_weights: Any, n_obs: Any, n_action: Any,
-) -> None:  # fmt: skip
+    code: Any,
+    dims: Any,
+    index: Any,
+    theta: Any,
+    aux: Any,
+    work: Any,
+    out: Any,
+    sampler_code: Any,
+    hyper: Any,
+    vectors: Any,
+    memory: Any,
+    observations: Any,
+    actions: Any,
+    rewards: Any,
+    ends: Any,
+    returns: Any,
+    log_weights: Any,
+    n_obs: Any,
+    n_action: Any,
+) -> None:
     """Feed initial data to the sampler, step by step, as if it had just been collected."""
     policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
@@ -372,12 +443,26 @@ class Driver:
             widths = (self.policy.obs_dim, self.policy.action_dim, 1, 1, 1)
             per_step = tuple(np.empty(step_room * w) for w in widths)
             status = kernel(
-                *self.view, env_code, env.params, state, env_u, self.env_rng, clock, self.tally, self.action_rng,
-                self.u, self.action, self.reward, *per_episode, *per_step,
-            )  # fmt: skip
+                *self.view,
+                env_code,
+                env.params,
+                state,
+                env_u,
+                self.env_rng,
+                clock,
+                self.tally,
+                self.action_rng,
+                self.u,
+                self.action,
+                self.reward,
+                *per_episode,
+                *per_step,
+            )
             n, m = int(clock[EPISODES] - clock[FIRST_EPISODE]), int(clock[STEPS] - clock[FIRST_STEP])
             m = m if self.record_steps else 0
-            chunks.append((*(x[:n].copy() for x in per_episode), *(x[: m * w].copy() for x, w in zip(per_step, widths, strict=True))))
+            chunks.append(
+                (*(x[:n].copy() for x in per_episode), *(x[: m * w].copy() for x, w in zip(per_step, widths, strict=True)))
+            )
             if status == BAD_REWARD:
                 raise EnvironmentFault(
                     f"the environment returned reward {self.reward[0]} in trajectory {clock[EPISODES]}, "
@@ -391,11 +476,17 @@ class Driver:
         kept = self.record_steps
         weights = bool(clock[WEIGHTS])
         rollouts = Rollouts(
-            float(self.tally[GAMMA]), int(clock[STEPS]), returns, ends, terminated.astype(bool),
+            float(self.tally[GAMMA]),
+            int(clock[STEPS]),
+            returns,
+            ends,
+            terminated.astype(bool),
             log_weights if weights else None,
             joined[4].reshape(-1, self.policy.obs_dim) if kept else None,
             joined[5].reshape(-1, self.policy.action_dim) if kept else None,
-            joined[6] if kept else None, joined[7] if kept else None, joined[8] if kept else None,
+            joined[6] if kept else None,
+            joined[7] if kept else None,
+            joined[8] if kept else None,
             horizon=int(clock[HORIZON]),
-        )  # fmt: skip
+        )
         return rollouts if self.initial is None else rollouts.after(self.initial)

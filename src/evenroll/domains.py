@@ -110,9 +110,7 @@ def _gridworld_truth(domain: Domain, policy: Policy, env: Environment) -> Truth:
     for _ in range(domain.horizon):
         ahead, ahead2 = domain.gamma * going * first[cells], domain.gamma**2 * going * second[cells]
         g2 = rewards**2 + noise + 2 * rewards * ahead + ahead2
-        first, second, length = (
-            (policy.table * x).sum(axis=1) for x in (rewards + ahead, g2, 1.0 + going * length[cells])
-        )
+        first, second, length = ((policy.table * x).sum(axis=1) for x in (rewards + ahead, g2, 1.0 + going * length[cells]))
     return Truth(float(first[0]), 0.0, float(length[0]), float(second[0] - first[0] ** 2))
 
 
@@ -136,9 +134,7 @@ def _gridworld(mean_factor: float = 1, noise: float = 0) -> Domain:
 
     def environment(rng: np.random.RandomState | None) -> Environment:
         params = gridworld.parameters(mean_factor, noise)
-        return Environment(
-            gridworld.reset, gridworld.step, params, 1, 1, 4, 1, 0, 1 if noise else 0, n_states=16
-        )
+        return Environment(gridworld.reset, gridworld.step, params, 1, 1, 4, 1, 0, 1 if noise else 0, n_states=16)
 
     paper = {"ros": {"alpha": 1e3}, "init+ros": {"alpha": 1e4}, "bpg": {"batch": 10, "step_size": 0.01}}
     return Domain("gridworld", 1.0, 100, environment, _gridworld_truth, paper, "gridworld")

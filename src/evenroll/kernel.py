@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, float32, float64, int64, njit, types, uint64
 from llvmlite import ir
+from numba import config, float32, float64, int64, njit, types, uint64
 from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.core.imputils import lower_getattr_generic
@@ -69,7 +69,7 @@ class SamplerView(NamedTuple):
     memory: Floats  # all other state
 
 
-class Reference(types.Type):  # type: ignore[misc]
+class Reference(types.Type):
     """A view as compiled code passes it around: one pointer to a struct, whose fields read as attributes."""
 
     def __init__(self, view: Any, number: Any) -> None:
@@ -85,14 +85,14 @@ class Reference(types.Type):  # type: ignore[misc]
 
 
 @register_model(Reference)
-class _ReferenceModel(PrimitiveModel):  # type: ignore[misc]
+class _ReferenceModel(PrimitiveModel):
     def __init__(self, manager: Any, reference: Reference) -> None:
         members = [manager.lookup(member).get_value_type() for member in reference.members.values()]
         super().__init__(manager, reference, ir.LiteralStructType(members).as_pointer())
 
 
 @infer_getattr
-class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]
+class _ReferenceFields(AttributeTemplate):
     key = Reference
 
     def generic_resolve(self, reference: Reference, name: str) -> Any:
@@ -161,7 +161,7 @@ class Piece:
         self.interface = interface
         self.fastmath = fastmath
         self._compiled: dict[Any, Any] = {}
-        functools.update_wrapper(self, function)
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def compile(self, number: Any) -> Any:
         if number not in self._compiled:

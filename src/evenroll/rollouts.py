@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from evenroll.errors import DataError
 STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b", "features")
 
 
-def _cut(column: np.ndarray | None, part: slice) -> np.ndarray | None:
+def _cut(column: np.ndarray | None, part: slice) -> Any:
     return None if column is None else column[part]
 
 
@@ -102,7 +103,7 @@ class Rollouts:
         if initial.unfinished:
             raise DataError("initial data must consist of finished trajectories")
 
-        def join(name: str) -> np.ndarray | None:
+        def join(name: str) -> Any:
             before, after = getattr(initial, name), getattr(self, name)
             return None if before is None or after is None else np.concatenate([before, after])
 

@@ -23,7 +23,7 @@ from numba.extending import intrinsic, register_model
 from evenroll.kernel import INTERPRETED
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+class Lanes(types.Type):
     """A block of numbers that fills `size` registers of 256 bits."""
 
     def __init__(self, number: Any, size: int) -> None:
@@ -33,7 +33,7 @@ class Lanes(types.Type):  # type: ignore[misc]
 
 
 @register_model(Lanes)
-class _LanesModel(PrimitiveModel):  # type: ignore[misc]
+class _LanesModel(PrimitiveModel):
     def __init__(self, manager: Any, lanes: Lanes) -> None:
         element = manager.lookup(lanes.number).get_value_type()
         super().__init__(manager, lanes, ir.VectorType(element, lanes.count))
@@ -198,7 +198,7 @@ else:
 
     # For each pattern of 8 bits the positions of those set, in front.
     _BYTE = ir.VectorType(ir.IntType(8), 8)
-    _POSITIONS = [sorted(range(8), key=lambda i, bits=bits: not bits >> i & 1) for bits in range(256)]  # type: ignore[misc]
+    _POSITIONS = [[i for wanted in (1, 0) for i in range(8) if bits >> i & 1 == wanted] for bits in range(256)]
 
     @intrinsic
     def list_positive(context: Any, a: Any, b: Any, first: Any, items: Any, count: Any) -> Any:

@@ -142,9 +142,7 @@ def initial_data(
     domain: Domain, policy: Policy, seed: tuple[int, ...], *, episodes: int = 100, delta: float = 0.1
 ) -> Rollouts:
     """D₁: `episodes` trajectories of the slightly off-policy behaviour, all steps kept."""
-    driver = Driver(
-        policy, OffPolicy(delta), (*seed, 3), gamma=domain.gamma, horizon=domain.horizon, record_steps=True
-    )
+    driver = Driver(policy, OffPolicy(delta), (*seed, 3), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
     return driver.run(domain.trial_environment(seed), episodes=episodes)
 
 
@@ -242,9 +240,16 @@ def compare(
     def job(which: tuple[int, int]) -> np.ndarray:
         m, t = which
         return run_trial(
-            domain, policy, parsed[m], known, points, (seed, t), initial_episodes=initial_episodes, delta=delta,
+            domain,
+            policy,
+            parsed[m],
+            known,
+            points,
+            (seed, t),
+            initial_episodes=initial_episodes,
+            delta=delta,
             sampling_error=sampling_error,
-        )  # fmt: skip
+        )
 
     for method in parsed:  # compile before the clock starts
         run_trial(domain, policy, method, known, (1,), (seed, 0), initial_episodes=1, sampling_error=sampling_error)
@@ -264,9 +269,17 @@ def compare(
         extra = (stacked[:, 1], stacked[:, 2]) if sampling_error else (None, None)
         curves.append(Curve(str(method), stacked[:, 0], *extra))
     return Comparison(
-        str(domain), known.value, known.value_se, known.mean_length, known.variance, trials, points, tuple(curves),
-        env_steps=total * points[-1], seconds=time.perf_counter() - started,
-    )  # fmt: skip
+        str(domain),
+        known.value,
+        known.value_se,
+        known.mean_length,
+        known.variance,
+        trials,
+        points,
+        tuple(curves),
+        env_steps=total * points[-1],
+        seconds=time.perf_counter() - started,
+    )
 
 
 def default_workers() -> int:
@@ -275,9 +288,7 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def _truth(
-    domain: Domain, policy: Policy, value: float | None, mean_length: float | None, seed: int, workers: int
-) -> Truth:
+def _truth(domain: Domain, policy: Policy, value: float | None, mean_length: float | None, seed: int, workers: int) -> Truth:
     """What the user says goes before what is known, and that before rollouts."""
     if value is not None and mean_length is not None:
         known = domain.known_truth(policy)

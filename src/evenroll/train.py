@@ -7,6 +7,7 @@ as constants in the gradient.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -53,7 +54,7 @@ def initial_policy(domain: Domain, rng: np.random.Generator) -> Policy:
         bound = 1.0 / np.sqrt(inputs)
         return rng.uniform(-bound, bound, (outputs, inputs)), rng.uniform(-bound, bound, outputs)
 
-    layers = [linear(i, o) for i, o in zip(sizes[:-1], sizes[1:], strict=True)]
+    layers = [linear(i, o) for i, o in itertools.pairwise(sizes)]
     rows = env.n_actions if env.n_actions is not None else 2 * env.action_dim
     weight, bias = linear(sizes[-1], rows)
     norm = (np.zeros(env.obs_dim), np.ones(env.obs_dim), np.ones(env.obs_dim), np.zeros(env.obs_dim))
@@ -76,9 +77,7 @@ def reinforce(
     first, second = np.zeros_like(theta), np.zeros_like(theta)
     env = domain.trial_environment((seed, 7))
     for batch in range(1, max(1, episodes // BATCH) + 1):
-        driver = Driver(
-            policy, OnPolicy(), (seed, 7, batch), gamma=domain.gamma, horizon=domain.horizon, record_steps=True
-        )
+        driver = Driver(policy, OnPolicy(), (seed, 7, batch), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(env, episodes=BATCH)
         gradient = policy.score_sum(data.column("observations"), data.column("actions"), _advantages(data)) / BATCH
         first = 0.9 * first + 0.1 * gradient

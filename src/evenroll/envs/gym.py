@@ -16,6 +16,7 @@ from numba import float64, int64, void
 from evenroll.domains import get_domain
 from evenroll.kernel import RESET, STEP, compiled, function_at, pointer
 
+
 class DomainEnv(gym.Env[Any, Any]):
     """A built-in domain. Its time limit is the domain's horizon, applied by Gymnasium's TimeLimit."""
 

@@ -143,9 +143,19 @@ def _probe(number: Any) -> Any:
 
 
 def _probe_kernel(
-    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
-    vector: Any, step: Any, obs: Any, action: Any, gradient: Any,
-) -> float:  # fmt: skip
+    code: Any,
+    dims: Any,
+    index: Any,
+    theta: Any,
+    aux: Any,
+    work: Any,
+    out: Any,
+    vector: Any,
+    step: Any,
+    obs: Any,
+    action: Any,
+    gradient: Any,
+) -> float:
     """One forward pass, the log-probability of an action at θ and its score."""
     policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
@@ -153,7 +163,7 @@ def _probe_kernel(
     forward(policy, pointer(vector), step, pointer(obs))
     log_p = log_prob(policy, policy.out, pointer(action))
     add_score(policy, pointer(obs), pointer(action), 1.0, pointer(gradient))
-    return log_p  # type: ignore[no-any-return]
+    return log_p
 
 
 @functools.cache
@@ -166,9 +176,20 @@ def _sum_scores(number: Any) -> Any:
 
 
 def _sum_scores_kernel(
-    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any,
-    observations: Any, actions: Any, weights: Any, n_obs: Any, n_action: Any, total: Any,
-) -> None:  # fmt: skip
+    code: Any,
+    dims: Any,
+    index: Any,
+    theta: Any,
+    aux: Any,
+    work: Any,
+    out: Any,
+    observations: Any,
+    actions: Any,
+    weights: Any,
+    n_obs: Any,
+    n_action: Any,
+    total: Any,
+) -> None:
     policy = policy_view(
         pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
     )

@@ -82,7 +82,7 @@ def log_prob_categorical(policy: PolicyView, out: Floats, action: Floats) -> flo
     total = 0.0
     for i in range(n):
         total += exp_negative(out[i] - top)
-    return out[int(action[0])] - top - math.log(total)  # type: ignore[no-any-return]
+    return out[int(action[0])] - top - math.log(total)
 
 
 @njit
@@ -114,7 +114,7 @@ def gaussian_mean(dims: Ints, raw: float) -> float:
 
 @njit
 def gaussian_scale(dims: Ints, raw: float) -> float:
-    return softplus(raw) if dims[8] == 0 else math.exp(raw)  # type: ignore[no-any-return]
+    return softplus(raw) if dims[8] == 0 else math.exp(raw)
 
 
 @piece(DRAW)

@@ -14,6 +14,10 @@ from evenroll.policies.mlp import MLP, NORM_EPSILON
 from evenroll.policies.tabular import TabularSoftmax
 
 
+def _parameter(x: Any) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.tensor(np.asarray(x), dtype=torch.float64))
+
+
 class _Table(torch.nn.Module):
     def __init__(self, policy: TabularSoftmax) -> None:
         super().__init__()
@@ -27,16 +31,15 @@ class _Network(torch.nn.Module):
     def __init__(self, policy: MLP) -> None:
         super().__init__()
         self.policy = policy
-        new = lambda x: torch.nn.Parameter(torch.tensor(np.asarray(x), dtype=torch.float64))  # noqa: E731
         if policy.norm is not None:
             mean, var, weight, bias = policy.norm
             self.register_buffer("mean", torch.tensor(mean))
             self.register_buffer("scale", 1.0 / torch.sqrt(torch.tensor(var) + NORM_EPSILON))
-            self.norm_weight, self.norm_bias = new(weight), new(bias)
-        self.weights = torch.nn.ParameterList([new(w) for w, _ in policy.layers] + [new(policy.head_weight)])
-        self.biases = torch.nn.ParameterList([new(b) for _, b in policy.layers] + [new(policy.head_bias)])
+            self.norm_weight, self.norm_bias = _parameter(weight), _parameter(bias)
+        self.weights = torch.nn.ParameterList([_parameter(w) for w, _ in policy.layers] + [_parameter(policy.head_weight)])
+        self.biases = torch.nn.ParameterList([_parameter(b) for _, b in policy.layers] + [_parameter(policy.head_bias)])
         if policy.scale == "log_std" and policy.head == "gaussian":
-            self.log_std = new(policy.log_std)
+            self.log_std = _parameter(policy.log_std)
 
     def forward(self, state: Any) -> Any:
         x = torch.as_tensor(np.asarray(state), dtype=torch.float64)
