@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,17 +131,18 @@ def evaluate(
     from evenroll.evaluation import evaluate as run
 
     _writable(json_file)
-    result = run(
-        domain,
-        _policy(policy),
-        sampler=sampler,
-        estimator=estimator,
-        episodes=episodes,
-        steps=steps,
-        gamma=gamma,
-        seed=seed,
-        confidence=confidence,
-    )
+    with err.status("collecting") if err.is_terminal else nullcontext():
+        result = run(
+            domain,
+            _policy(policy),
+            sampler=sampler,
+            estimator=estimator,
+            episodes=episodes,
+            steps=steps,
+            gamma=gamma,
+            seed=seed,
+            confidence=confidence,
+        )
     _emit(result.to_json(), json_file)
     if json_file == "-":
         return
@@ -188,7 +189,7 @@ def compare(
     from evenroll.study import compare as run
 
     _writable(json_file, plot)
-    with _progress("trials", json_file == "-") as progress:
+    with _progress("true value, then trials" if policy and value is None else "trials", json_file == "-") as progress:
         result = run(
             domain,
             method,

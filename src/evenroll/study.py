@@ -231,7 +231,7 @@ def compare(
     domain.environment(None).check(policy)
     for method in parsed:
         method.sampler.check(policy)
-    known = _truth(domain, policy, value, mean_length, seed, workers)
+    known = _truth(domain, policy, value, mean_length, seed, workers, progress)
     points = checkpoints_for(known.mean_length, budget, any(m.initial for m in parsed))
     total = len(parsed) * trials
     results: list[list[np.ndarray]] = [[] for _ in parsed]
@@ -293,7 +293,7 @@ def _truth(domain: Domain, policy: Policy, value: float | None, mean_length: flo
     if value is not None and mean_length is not None:
         known = domain.known_truth(policy)
         return Truth(value, 0.0, mean_length, known.variance if known else math.nan)
-    known = truth(domain, policy, seed=seed, workers=workers)
+    known = truth(domain, policy, seed=seed, workers=workers, progress=progress)
     return Truth(
         known.value if value is None else value,
         known.value_se if value is None else 0.0,
