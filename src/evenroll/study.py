@@ -288,7 +288,15 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def _truth(domain: Domain, policy: Policy, value: float | None, mean_length: float | None, seed: int, workers: int) -> Truth:
+def _truth(
+    domain: Domain,
+    policy: Policy,
+    value: float | None,
+    mean_length: float | None,
+    seed: int,
+    workers: int,
+    progress: Callable[[int, int], None] | None,
+) -> Truth:
     """What the user says goes before what is known, and that before rollouts."""
     if value is not None and mean_length is not None:
         known = domain.known_truth(policy)
