@@ -203,7 +203,7 @@ def maximise(model: Likelihood, start: np.ndarray) -> np.ndarray:
         gradient = model.gradient(at) - prior * (x - start)
         step = solve_positive(curvature.matrix + np.diag(prior), gradient[:, None], RIDGE)[:, 0]
         height = _height(log_p, prior, x - start)
-        for halvings in range(30):
+        for halvings in range(100):  # many where θ_e is all but certain and the data is not
             further = x + step / 2.0**halvings
             log_p_there, there = model.log_probs(further)
             if _height(log_p_there, prior, further - start) >= height:

@@ -148,14 +148,19 @@ def _cholesky_kernel(A: Any, B: Any) -> None:
             for k in range(j):
                 total -= A[i, k] * A[j, k]
             A[i, j] = math.sqrt(max(total, TINY)) if i == j else total / A[j, j]
+    columns = B.shape[1]
     for i in range(m):
         for k in range(i):
-            B[i] -= A[i, k] * B[k]
-        B[i] /= A[i, i]
+            for c in range(columns):
+                B[i, c] -= A[i, k] * B[k, c]
+        for c in range(columns):
+            B[i, c] /= A[i, i]
     for i in range(m - 1, -1, -1):
         for k in range(i + 1, m):
-            B[i] -= A[k, i] * B[k]
-        B[i] /= A[i, i]
+            for c in range(columns):
+                B[i, c] -= A[k, i] * B[k, c]
+        for c in range(columns):
+            B[i, c] /= A[i, i]
 
 
 @functools.cache
