@@ -184,3 +184,13 @@ def test_epsilon_greedy() -> None:
     np.testing.assert_array_equal(deterministic.table, [[0.0, 1.0, 0.0]])
     with pytest.raises(PolicyError):
         epsilon_greedy([0], 2, 1.5)
+
+
+def test_the_provenance_command_makes_the_shipped_policy_again() -> None:
+    from evenroll.train import reinforce
+
+    stored = provenance("gridworld")
+    policy = reinforce(
+        get_domain("gridworld"), episodes=stored["episodes"], learning_rate=stored["learning_rate"], seed=stored["seed"]
+    )
+    np.testing.assert_allclose(policy.table, get_domain("gridworld").policy().table, atol=1e-9)
