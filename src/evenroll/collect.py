@@ -372,7 +372,7 @@ class Driver:
         table = {**DEFAULT_PIECES, **sampler.pieces()}
         sampler_code = np.array([table[name].address(self.number) for name in SAMPLER_PIECES], dtype=np.int64)
         vectors, memory = sampler.state(policy)
-        self.view = (*policy.arrays(), sampler_code, sampler.hyper(policy, value), vectors, memory)
+        self.view = (*policy.arrays(), sampler_code, sampler.hyper(policy, value, gamma), vectors, memory)
         self.action_rng, self.env_rng = stream(*seed, 0), stream(*seed, 1)
         self.record_steps = record_steps
         weights = record_weights or record_steps or sampler.needs_weights

@@ -284,6 +284,9 @@ LOG_PROB = _interface("log_prob", lambda P, M, R: float64(P, FLOATS, FLOATS))
 ADD_SCORE = _interface("add_score", lambda P, M, R: _void(P, FLOATS, FLOATS, float64, R))
 PREPARE = _interface("prepare", lambda P, M, R: _void(P))
 SOFTEN = _interface("soften", lambda P, M, R: _void(P, float64))
+FEATURES = _interface("features", lambda P, M, R: _void(P, FLOATS))
+SCORES = _interface("scores", lambda P, M, R: _void(P, FLOATS, FLOATS))
+TILT = _interface("tilt", lambda P, M, R: float64(P, FLOATS))
 # Samplers.
 CHOOSE = _interface("choose", lambda P, M, R: _void(P, M, FLOATS, FLOATS, FLOATS))
 LOG_BEHAVIOR = _interface("log_behavior", lambda P, M, R: float64(P, M, FLOATS))
@@ -293,11 +296,24 @@ END_EPISODE = _interface("end_episode", lambda P, M, R: _void(P, M, float64, flo
 RESET = Interface("reset", lambda n: _void(FLOATS, FLOATS, FLOATS))
 STEP = Interface("step", lambda n: int64(FLOATS, FLOATS, FLOATS, FLOATS, FLOATS))
 
-POLICY_PIECES = ("forward", "draw", "log_prob", "add_score", "prepare", "soften")
+POLICY_PIECES = (
+    "forward",
+    "draw",
+    "log_prob",
+    "add_score",
+    "prepare",
+    "soften",
+    "features",
+    "scores",
+    "tilt",
+    "draw_tilted",
+    "log_tilted",
+)
 SAMPLER_PIECES = ("choose", "log_behavior", "update", "end_episode")
 
 _forward, _draw, _log_prob = function_at(FORWARD), function_at(DRAW), function_at(LOG_PROB)
 _add_score, _prepare, _soften = function_at(ADD_SCORE), function_at(PREPARE), function_at(SOFTEN)
+_features, _scores, _tilt = function_at(FEATURES), function_at(SCORES), function_at(TILT)
 
 # The vocabulary samplers are written in. Each calls the policy's own piece.
 
@@ -336,6 +352,39 @@ def prepare(policy: PolicyView) -> None:
 def soften(policy: PolicyView, delta: float) -> None:
     """Set the outputs at θ_b to the off-policy start of method D₁: π_e mixed with uniform, or a wider Gaussian."""
     _soften(policy.code[5], policy)(policy, delta)
+
+
+@njit
+def features(policy: PolicyView, psi: Floats) -> None:
+    """psi = what the outputs are linear in, [last hidden activations, 1], at the state of the last forward pass."""
+    _features(policy.code[6], policy)(policy, psi)
+
+
+@njit
+def scores(policy: PolicyView, action: Floats, x: Floats) -> None:
+    """x [dims[0]] = how far the action deviates from π_e(·|s): of mean 0 under π_e, and with no units.
+
+    Discrete: 1{a} − π_e(·|s). Gaussian, each dimension: z and (z² − 1)/√2, z = (a − mean)/scale.
+    """
+    _scores(policy.code[7], policy)(policy, action, x)
+
+
+@njit
+def tilt(policy: PolicyView, by: Floats) -> float:
+    """Make π_b ≈ π_e · (1 − by·x), x the scores, floored so as to stay a distribution. Returns KL(π_b ‖ π_e)."""
+    return _tilt(policy.code[8], policy)(policy, by)
+
+
+@njit
+def draw_tilted(policy: PolicyView, u: Floats, action: Floats) -> None:
+    """a ~ π_b as the last :func:`tilt` left it."""
+    _draw(policy.code[9], policy)(policy, u, action)
+
+
+@njit
+def log_tilted(policy: PolicyView, action: Floats) -> float:
+    """log π_b(a) as the last :func:`tilt` left it."""
+    return _log_prob(policy.code[10], policy)(policy, out_b(policy), action)
 
 
 @njit

@@ -13,10 +13,10 @@ from typing import Any
 from evenroll.domains import Domain
 from evenroll.errors import SpecError
 from evenroll.estimators import ESTIMATORS, Estimator
-from evenroll.samplers import BPG, ROS, OffPolicy, OnPolicy, Sampler
+from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
 from evenroll.specs import closest, parse_parameters
 
-SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (OnPolicy, ROS, BPG, OffPolicy)}
+SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (OnPolicy, ROS, BPG, OffPolicy, Auto)}
 DEFAULTS: dict[str, dict[str, float]] = {"off": {"delta": 0.1}}  # where no domain says otherwise
 
 

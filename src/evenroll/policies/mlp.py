@@ -15,18 +15,24 @@ import numpy as np
 from numba import njit
 
 from evenroll.errors import PolicyError
-from evenroll.kernel import ADD_SCORE, FORWARD, PREPARE, Floats, Ints, Piece, PolicyView, Reals, piece, real, shift
+from evenroll.kernel import ADD_SCORE, FEATURES, FORWARD, PREPARE, Floats, Ints, Piece, PolicyView, Reals, piece, real, shift
 from evenroll.policies.base import Policy
 from evenroll.policies.heads import (
     draw_categorical,
     draw_gaussian,
+    draw_tilted_gaussian,
     log_prob_categorical,
     log_prob_gaussian,
+    log_tilted_gaussian,
     score_categorical,
     score_gaussian,
+    scores_categorical,
+    scores_gaussian,
     soften_categorical,
     soften_gaussian,
     tame,
+    tilt_categorical,
+    tilt_gaussian,
 )
 from evenroll.simd import (
     add,
@@ -190,6 +196,11 @@ class MLP(Policy):
             "add_score": add_score_mlp,
             "prepare": prepare_mlp,
             "soften": soften_gaussian if gaussian else soften_categorical,
+            "features": features_mlp,
+            "scores": scores_gaussian if gaussian else scores_categorical,
+            "tilt": tilt_gaussian if gaussian else tilt_categorical,
+            "draw_tilted": draw_tilted_gaussian if gaussian else draw_categorical,
+            "log_tilted": log_tilted_gaussian if gaussian else log_prob_categorical,
         }
 
 
@@ -434,6 +445,21 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
         for i in range(width):
             vector[i] += d[i] * work[i]
             vector[width + i] += d[i]
+
+
+@piece(FEATURES)
+def features_mlp(policy: PolicyView, psi: Floats) -> None:
+    """[last hidden activations, 1]; without hidden layers, the input."""
+    dims = policy.dims
+    width, at = dims[3], dims[3]
+    next_h = 3 * width
+    for layer in range(dims[4]):
+        width, at = dims[10 + layer], next_h
+        next_h += 2 * width
+    h = shift(policy.work, at)
+    for i in range(width):
+        psi[i] = h[i]
+    psi[width] = 1.0
 
 
 @piece(PREPARE)

@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 
 from evenroll.errors import PolicyError
-from evenroll.kernel import ADD_SCORE, FORWARD, PREPARE, Floats, Piece, PolicyView, Reals, out_b, piece, shift
+from evenroll.kernel import ADD_SCORE, FEATURES, FORWARD, PREPARE, Floats, Piece, PolicyView, Reals, out_b, piece, shift
 from evenroll.policies.base import Policy
-from evenroll.policies.heads import draw_categorical, log_prob_categorical, soften_categorical, softmax
+from evenroll.policies.heads import (
+    draw_categorical,
+    log_prob_categorical,
+    scores_categorical,
+    soften_categorical,
+    softmax,
+    tilt_categorical,
+)
 
 
 class TabularSoftmax(Policy):
@@ -55,6 +62,11 @@ class TabularSoftmax(Policy):
             "add_score": add_score_table,
             "prepare": prepare_table,
             "soften": soften_categorical,
+            "features": features_table,
+            "scores": scores_categorical,
+            "tilt": tilt_categorical,
+            "draw_tilted": draw_categorical,
+            "log_tilted": log_prob_categorical,
         }
 
 
@@ -94,6 +106,12 @@ def add_score_table(policy: PolicyView, obs: Floats, action: Floats, weight: flo
     for i in range(n):
         v[i] -= weight * pi[i]
     v[int(action[0])] += weight
+
+
+@piece(FEATURES)
+def features_table(policy: PolicyView, psi: Floats) -> None:
+    """The logits of a state are parameters of their own."""
+    psi[0] = 1.0
 
 
 @piece(PREPARE)

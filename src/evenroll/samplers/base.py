@@ -52,8 +52,8 @@ class Sampler:
         """choose, and any of the others that are not the defaults below."""
         raise TypeError("a sampler lists its pieces")
 
-    def hyper(self, policy: Policy, value: float) -> np.ndarray:
-        """Hyper-parameters as the pieces see them. `value` is the scale of returns, v(π_e), where it is known."""
+    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+        """Hyper-parameters as the pieces see them. `value`: the scale of returns, v(π_e), where known; `gamma`: discount."""
         return np.array([float(v) for v in dataclasses.asdict(self).values()] or [0.0])
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:

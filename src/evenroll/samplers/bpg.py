@@ -53,7 +53,7 @@ class BPG(Sampler):
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "log_behavior": log_behavior, "update": update, "end_episode": end_episode}
 
-    def hyper(self, policy: Policy, value: float) -> np.ndarray:
+    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         return np.array([self.batch, self.step_size, value, policy.parameters, len(policy.aux), policy.work_size])
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
