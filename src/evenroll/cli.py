@@ -36,6 +36,11 @@ DOMAIN_HELP = "bandit, gridworld, cartpole or cartpole-continuous; parameters af
 DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN")]
 PolicyOption = Annotated[Path | None, typer.Option("--policy", help="Policy file (.safetensors); default: the shipped one.")]
 SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)]
+ConfidenceOption = Annotated[float, typer.Option(help="Of the interval.")]
+IntervalOption = Annotated[str, typer.Option(help="auto, score; t, bca or bernstein for independent trajectories.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force-interval", help="An i.i.d. interval although trajectories depend on each other.")
+]
 JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
 WorkersOption = Annotated[int | None, typer.Option(help="Threads; default: all cores. Results do not depend on it.", min=1)]
 
@@ -123,11 +128,20 @@ def evaluate(
     episodes: Annotated[int | None, typer.Option(help="Trajectories to collect (default 1000).")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps to take instead.")] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount; default: the domain's.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
+    confidence: ConfidenceOption = 0.95,
+    half_width: Annotated[
+        str | None,
+        typer.Option(help="Stop when the interval is this narrow: 0.5, or 5% of the value. --episodes: the most."),
+    ] = None,
+    interval: IntervalOption = "auto",
+    force_interval: ForceOption = False,
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option(help="Smallest and largest possible return, for --interval bernstein.")
+    ] = None,
     seed: SeedOption = 0,
     json_file: JsonOption = None,
 ) -> None:
-    """Evaluate a policy: its value, what it took, and how far the data is from on-policy."""
+    """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
     from evenroll.evaluation import evaluate as run
 
     _writable(json_file)
@@ -142,16 +156,15 @@ def evaluate(
             gamma=gamma,
             seed=seed,
             confidence=confidence,
+            half_width=half_width,
+            interval=interval,
+            force_interval=force_interval,
+            bounds=bounds,
         )
     _emit(result.to_json(), json_file)
     if json_file == "-":
         return
-    if result.low is not None and result.high is not None:
-        out.print(
-            f"[bold]v(π) ≈ {result.value:.5g}[/bold]   {100 * confidence:g} % interval {result.low:.5g} … {result.high:.5g}"
-        )
-    else:
-        out.print(f"[bold]v(π) ≈ {result.value:.5g}[/bold]   no interval: {result.why}")
+    out.print(f"[bold]{escape(result.in_words())}[/bold]", soft_wrap=True)
     out.print(
         f"{result.episodes} episodes, {result.steps} steps "
         f"({result.terminated} terminated, {result.truncated} truncated, {result.unfinished} unfinished), "
@@ -329,6 +342,63 @@ def bench(
 
         for table in tables(result):
             out.print(table)
+
+
+@app.command(
+    epilog="Example: [cyan]evenroll coverage cartpole --sampler ros --estimator score --episodes 512 --repeats 2000[/cyan]"
+)
+def coverage(
+    domain: DomainArgument,
+    policy: PolicyOption = None,
+    value: Annotated[float | None, typer.Option(help="True value, if you know it better.")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help=r"\[init+]SAMPLER\[:key=value,…]; default: what evaluate uses.")
+    ] = None,
+    estimator: Annotated[str | None, typer.Option(help="Default: what evaluate uses.")] = None,
+    episodes: Annotated[int, typer.Option(help="Episodes of each run.", min=3)] = 512,
+    repeats: Annotated[int, typer.Option(help="Independent runs, each with its interval.", min=2)] = 1000,
+    confidence: ConfidenceOption = 0.95,
+    interval: IntervalOption = "auto",
+    force_interval: ForceOption = False,
+    initial_episodes: Annotated[int, typer.Option(help="Trajectories of initial data for init+ samplers.", min=1)] = 100,
+    delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.")] = 0.1,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """How often the interval holds the true value, and how wide it is, over many independent runs."""
+    from evenroll.coverage import coverage as run
+    from evenroll.evaluation import DEFAULT_ESTIMATOR, DEFAULT_SAMPLER
+
+    _writable(json_file)
+    with _progress("runs", json_file == "-") as progress:
+        result = run(
+            domain,
+            f"{sampler or DEFAULT_SAMPLER}/{estimator or DEFAULT_ESTIMATOR}",
+            policy=_policy(policy),
+            value=value,
+            episodes=episodes,
+            repeats=repeats,
+            confidence=confidence,
+            kind=interval,
+            force=force_interval,
+            initial_episodes=initial_episodes,
+            delta=delta,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
+    _emit(result.to_json(), json_file)
+    if json_file == "-":
+        return
+    out.print(
+        f"[bold]{result.coverage:.2%}[/bold] of {repeats} intervals at {confidence:.0%} hold v(π) = {result.value:.6g} "
+        f"(95 % of the share: {result.coverage_low:.2%} … {result.coverage_high:.2%}), {escape(result.method)}"
+    )
+    out.print(
+        f"half-width {_significant(result.half_width)}: {_significant(result.oracle_ratio)} of the oracle's, "
+        f"{_significant(result.iid_ratio)} of the i.i.d. one; fallback {result.fallback:.1%}, exact {result.exact:.1%}"
+    )
 
 
 def main() -> None:

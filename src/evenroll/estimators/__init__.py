@@ -24,6 +24,7 @@ from evenroll.estimators.regression import (
     regression_importance_sampling,
     weighted_regression_importance_sampling,
 )
+from evenroll.estimators.score import score
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 
@@ -66,6 +67,7 @@ ESTIMATORS: dict[str, Estimator] = {
         Estimator("fqe-net", fitted_q_network, "steps", features=True),
         Estimator("dr", doubly_robust, "steps", _recorded, features=True),
         Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True),
+        Estimator("score", score, "steps"),
     )
 }
 

@@ -1,0 +1,129 @@
+"""How often does the interval hold the true value? Many runs, each with its interval, against a known value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evenroll.collect import Driver
+from evenroll.domains import Domain, Truth, get_domain
+from evenroll.errors import NoEstimate, SpecError
+from evenroll.intervals import Interval, clopper_pearson, estimate_with_interval, student_t
+from evenroll.language import Method, get_method
+from evenroll.policies import Policy
+from evenroll.study import default_workers, initial_data
+from evenroll.values import truth
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Of `repeats` runs: the share whose interval holds the value, and how wide the intervals are.
+
+    coverage_low, coverage_high  95 % Clopper–Pearson interval of the share
+    half_width    mean over the runs            oracle_ratio  half_width / (1.96 · std of the estimates)
+    iid_ratio     half_width / mean half-width of Student's t on the same returns
+    fallback      share of runs that fell back to a wider interval
+    exact         share of runs whose regression left only rounding error
+    bias          mean error in standard deviations of the estimate
+    """
+
+    domain: str
+    method: str
+    value: float
+    value_se: float
+    episodes: int
+    confidence: float
+    repeats: int
+    coverage: float
+    coverage_low: float
+    coverage_high: float
+    half_width: float
+    oracle_ratio: float
+    iid_ratio: float
+    fallback: float
+    exact: float
+    bias: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
+
+
+def coverage(
+    domain: str | Domain,
+    method: str | Method,
+    *,
+    policy: Policy | None = None,
+    value: float | None = None,
+    episodes: int = 512,
+    repeats: int = 1000,
+    confidence: float = 0.95,
+    kind: str = "auto",
+    force: bool = False,
+    initial_episodes: int = 100,
+    delta: float = 0.1,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Coverage:
+    """`repeats` independent runs of `episodes` new episodes. The result does not depend on the number of workers."""
+    domain = get_domain(domain)
+    parsed = get_method(method, domain)
+    if episodes < 3 or repeats < 2:
+        raise SpecError(f"coverage needs at least 3 episodes and 2 repeats, not {episodes} and {repeats}")
+    if not 0.0 < confidence < 1.0:
+        raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
+    if domain.redrawn:
+        raise SpecError("a redrawn bandit has another value in every run; use the fixed one")
+    policy = policy or domain.policy()
+    domain.environment(None).check(policy)
+    workers = workers or default_workers()
+    given = None if value is None else Truth(value, 0.0, math.nan, math.nan)
+    best = given or truth(domain, policy, seed=seed, workers=workers)
+    known, value_se = best.value, best.value_se
+
+    def run(i: int) -> tuple[float, float, float, float, bool, bool]:
+        place = (seed, 21, i)
+        start = initial_data(domain, policy, place, episodes=initial_episodes, delta=delta) if parsed.initial else None
+        driver = Driver(
+            policy, parsed.sampler, place, gamma=domain.gamma, horizon=domain.horizon, record_steps=True, initial=start,
+            value=known,
+        )  # fmt: skip
+        data = driver.run(domain.environment(None), episodes=episodes)
+        estimate, found = estimate_with_interval(
+            data, policy, parsed.sampler, parsed.estimator, confidence, kind=kind, force=force
+        )
+        if not isinstance(found, Interval):
+            raise NoEstimate(f"{parsed} has no interval: {found}")
+        low, high = student_t(data.returns, confidence)
+        return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact
+
+    rows = [run(0)]  # a refusal comes before the pool starts, and compilation too
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for done, row in enumerate(pool.map(run, range(1, repeats)), 2):
+                rows.append(row)
+                if progress is not None:
+                    progress(done, repeats)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    estimate, low, high, iid, fallback, exact = np.array(rows, dtype=np.float64).T
+    inside = int(np.sum((low <= known) & (known <= high)))
+    half = float((high - low).mean() / 2)
+    spread = float(estimate.std(ddof=1))
+    steady = spread <= 1e-9 * abs(known)  # every run gives the same number: there is no oracle to compare with
+    return Coverage(
+        str(domain), str(parsed), known, value_se, episodes, confidence, repeats, inside / repeats,
+        *clopper_pearson(inside, repeats), half,
+        math.nan if steady else half / (1.96 * spread), _ratio(half, float(iid.mean())),
+        float(fallback.mean()), float(exact.mean()), math.nan if steady else (float(estimate.mean()) - known) / spread,
+    )  # fmt: skip
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b > 0.0 else math.nan
