@@ -19,7 +19,7 @@ from evenroll.rollouts import Rollouts
 from evenroll.tall import apply, column_sums, solve_positive, weighted_gram
 
 ITERATIONS = 300
-CLOSE = 1e-4  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
+CLOSE = 1e-3  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
 NOTICEABLE = 0.05  # relative change of a step's weight in the curvature; each iteration's error shrinks by this factor
 RIDGE = 1e-9  # relative to each parameter's own curvature: features that never fire or are collinear
 CHUNK = 8192
