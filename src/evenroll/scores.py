@@ -240,19 +240,19 @@ def _network(steps: _Steps, policy: MLP) -> np.ndarray:
     grams = np.array([psi[s].T @ psi[s] for s in slices], dtype=np.float64).reshape(steps.folds, groups, m, m)
     moments = np.array([psi[s].T @ y[s] for s in slices], dtype=np.float64).reshape(steps.folds, groups, m)
     whole = [slice(bounds[k * groups], bounds[(k + 1) * groups]) for k in range(steps.folds)]
-    left = np.empty_like(y)
-    for k, mine in enumerate(whole):
-        base = _solve(_without(grams, k).sum(axis=0), _without(moments, k).sum(axis=0))
-        left[mine] = y[mine] - psi[mine] @ base.astype(np.float32)
-    if policy.n_actions is not None:
-        right = np.array([psi[s].T @ left[s] for s in slices], dtype=np.float64).reshape(steps.folds, groups, m)
-    else:
-        weighted = scores[order].astype(np.float32) * left[:, None]
-        right = np.array([(psi[s].T @ weighted[s]).T for s in whole], dtype=np.float64)
+    weighted = scores[order].astype(np.float32)
     gains = np.empty(len(y))
     for k, mine in enumerate(whole):
-        H, g = _without(grams, k), _without(right, k)
-        w = np.stack([_solve(H[min(c, groups - 1)], g[c]) for c in range(len(g))], axis=1)
+        H, g = _without(grams, k), _without(moments, k)
+        base = _solve(H.sum(axis=0), g.sum(axis=0))  # V̂, from the other folds too
+        if policy.n_actions is not None:
+            right = g - H @ base
+        else:
+            right = np.zeros((scores.shape[1], m))
+            for other in whole if len(whole) == 1 else whole[:k] + whole[k + 1 :]:
+                left = y[other] - psi[other] @ base.astype(np.float32)
+                right += (psi[other].T @ (weighted[other] * left[:, None])).T
+        w = np.stack([_solve(H[min(c, groups - 1)], right[c]) for c in range(len(right))], axis=1)
         worth = (psi[mine] @ w.astype(np.float32)).astype(np.float64)
         gains[order[mine]] = np.einsum("ij,ij->i", worth, scores[order[mine]])
     return steps.per_episode(gains)
