@@ -1,0 +1,306 @@
+"""Intervals: formulas against references, coverage against exact values, stopping that does not spoil it.
+
+Statistical tests have fixed seeds; each states its false-failure rate over seeds and the deviation it catches.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from typer.testing import CliRunner
+
+from evenroll.cli import app
+from evenroll.collect import Driver
+from evenroll.coverage import coverage
+from evenroll.domains import get_domain
+from evenroll.errors import SpecError
+from evenroll.estimators import ESTIMATORS
+from evenroll.evaluation import evaluate
+from evenroll.intervals import (
+    Interval,
+    balanced_interval,
+    bca,
+    centred_half_width,
+    clopper_pearson,
+    empirical_bernstein,
+    estimate_with_interval,
+    student_t,
+)
+from evenroll.language import get_sampler
+from evenroll.policies import MLP, TabularSoftmax
+from evenroll.scores import ScoreRegression, _solve_model, action_part, episode_scores, score_regression
+from evenroll.sequential import Target, spending
+
+
+def collect(domain, sampler="os", episodes=100, seed=0, policy=None):
+    domain = get_domain(domain)
+    policy = policy or domain.policy()
+    driver = Driver(
+        policy, get_sampler(sampler, domain), (seed,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True
+    )
+    return driver.run(domain.environment(None), episodes=episodes), policy
+
+
+def small_network(outputs=2, gaussian=False):
+    rng = np.random.default_rng(5)
+    shape = ((8, 4), (outputs, 8))
+    head = {"head": "gaussian"} if gaussian else {}
+    first, last = (rng.normal(size=s) / 2 for s in shape)
+    return MLP([(first, np.zeros(8))], last, np.zeros(outputs), dtype=np.float64, **head)
+
+
+# ---- scores ----------------------------------------------------------------------------------------------------
+
+
+def test_table_scores_are_those_of_the_policy():
+    data, policy = collect("gridworld", episodes=20)
+    ours = episode_scores(data, policy).sum(axis=0)
+    total = int(data.ends[-1])
+    np.testing.assert_allclose(ours, policy.score_sum(data.observations[:total], data.actions[:total]), atol=1e-9)
+
+
+def test_head_scores_are_the_gradient_of_the_last_layer():
+    policy = small_network()
+    data, _ = collect("cartpole", episodes=5, policy=policy)
+    per_episode = episode_scores(data, policy).reshape(5, 2, 9)
+    start = 0
+    for i, end in enumerate(data.ends):
+        gradient = policy.score_sum(data.observations[start:end], data.actions[start:end])
+        np.testing.assert_allclose(per_episode[i, :, :8].ravel(), gradient[-18:-2], atol=1e-8)
+        np.testing.assert_allclose(per_episode[i, :, 8], gradient[-2:], atol=1e-8)
+        start = end
+
+
+def test_gaussian_scores_have_mean_0_and_variance_1():
+    """20,000 steps: false-failure rate 1e-5 (4.4 s.e. on each of 4 numbers), catches 5 % in z."""
+    from evenroll.scores import output_scores
+
+    policy = small_network(gaussian=True)
+    data, _ = collect("cartpole-continuous", episodes=600, policy=policy)
+    u = output_scores(policy, data.observations, data.actions)[:20_000]
+    assert len(u) > 5000
+    assert np.abs(u.mean(axis=0)).max() < 4.4 / np.sqrt(len(u))
+    assert np.abs((u**2).mean(axis=0) - 1).max() < 4.4 * np.sqrt(14 / len(u))
+
+
+def test_model_advantages_are_dynamic_programming():
+    """A complete random MDP with termination: Q − V of the linear system, mean 0 under π; unseen: average."""
+    rng = np.random.default_rng(0)
+    S, A, gamma = 5, 3, 0.9
+    P = rng.dirichlet(np.ones(S + 1), size=(S, A))[:, :, :S]  # the rest of the mass ends the episode
+    r, pi = rng.normal(size=(S, A)), rng.dirichlet(np.ones(A), size=S)
+    V = np.linalg.solve(np.eye(S) - gamma * np.einsum("sa,sat->st", pi, P), (pi * r).sum(axis=1))
+    exact = r + gamma * P @ V - V[:, None]
+    visits = np.full((S, A), 1000.0)
+    for horizon in (None, 400):
+        found = _solve_model(P * 1000.0, r * 1000.0, visits, pi, gamma, horizon)
+        np.testing.assert_allclose(found, exact, atol=1e-10)
+    visits[2, 1] = 0.0
+    thin = _solve_model(P * visits[:, :, None], r * visits, visits, pi, gamma, None)
+    np.testing.assert_allclose((pi * thin).sum(axis=1), 0.0, atol=1e-12)
+    assert abs(thin[2, 1]) < 1e-12
+
+
+def test_an_episode_does_not_shape_its_own_correction():
+    """Multiply one episode's rewards: the action part of its own fold stays, to the last bit; others change."""
+    from dataclasses import replace
+
+    for domain in ("bandit", "cartpole", "cartpole-continuous"):
+        data, policy = collect(domain, episodes=60)
+        rewards = data.rewards.copy()
+        rewards[data.ends[6] : data.ends[7]] *= 3.0  # episode 7, fold 7
+        before, _ = action_part(data, policy)
+        after, _ = action_part(replace(data, rewards=rewards), policy)
+        own = np.arange(60) % 10 == 7
+        np.testing.assert_array_equal(before[own], after[own])
+        assert (before[~own] != after[~own]).any()
+
+
+def test_score_is_exact_where_the_domain_is_deterministic():
+    data, policy = collect("gridworld", "ros", episodes=3000)
+    fit = score_regression(data, policy)
+    assert fit.exact
+    assert fit.value == pytest.approx(get_domain("gridworld").known_truth(policy).value, rel=1e-8)
+    found = balanced_interval(fit, data.returns, fit.value, estimator="score")
+    assert found.exact
+    assert not found.fallback
+    assert 0 < found.half_width < 1e-6
+    assert "rounding" in found.note
+
+
+def test_one_taking_of_an_action_is_not_proof():
+    data, policy = collect("gridworld", "ros", episodes=400, seed=3)
+    total = int(data.ends[-1])
+    cells = data.observations[:total, 0] * 4 + data.actions[:total, 0]
+    counts = np.unique(cells, return_counts=True)[1]
+    fit = score_regression(data, policy)
+    assert fit.exact == (fit.unseen == 0 and counts.min() >= 2)
+
+
+# ---- formulas --------------------------------------------------------------------------------------------------
+
+
+def test_student_t_and_clopper_pearson_against_scipy():
+    x = np.random.default_rng(0).exponential(size=40)
+    np.testing.assert_allclose(student_t(x, 0.9), stats.t.interval(0.9, 39, x.mean(), stats.sem(x)))
+    for k in (0, 3, 190, 200):
+        np.testing.assert_allclose(clopper_pearson(k, 200), stats.binomtest(k, 200).proportion_ci(), atol=1e-12)
+
+
+def test_bca_against_scipy():
+    """Two bootstraps of 2,000 and 20,000: ends agree within 10 % of the width, about 5 s.e. of a 2.5 % quantile."""
+    x = np.random.default_rng(1).exponential(size=60)
+    ours = bca(x)
+    theirs = stats.bootstrap(
+        (x,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(0)
+    ).confidence_interval
+    np.testing.assert_allclose(ours, theirs, atol=0.1 * (theirs.high - theirs.low))
+    assert ours[1] - x.mean() > 1.05 * (x.mean() - ours[0])  # skewed to the right, as the data
+
+
+def test_bernstein_covers_and_needs_bounds():
+    """Bernoulli(0.03), n = 50: t misses a fifth of the time, Bernstein at most 5 % (1,000 runs: rate < 1e-6)."""
+    rng = np.random.default_rng(2)
+    x = (rng.random((1000, 50)) < 0.03).astype(float)
+    inside = [low <= 0.03 <= high for low, high in (empirical_bernstein(row, 0.95, (0.0, 1.0)) for row in x)]
+    assert np.mean(inside) > 0.92
+    with pytest.raises(SpecError, match="bernstein needs"):
+        empirical_bernstein(x[0])
+    with pytest.raises(SpecError, match="outside"):
+        empirical_bernstein(x[0] + 2, 0.95, (0.0, 1.0))
+
+
+@pytest.mark.parametrize("b", [0.0, 0.3, -2.0, 8.0])
+def test_centred_half_width_holds_the_confidence(b):
+    h = centred_half_width(b, 0.7, 30, 0.95)
+    inside, _ = integrate.quad(lambda t: stats.t.pdf(t, 30), (-h - b) / 0.7, (h - b) / 0.7)
+    assert inside == pytest.approx(0.95, abs=1e-7)
+    assert h >= abs(b)
+    assert centred_half_width(b, 0.0, 30) == abs(b)
+
+
+def test_fallbacks_say_so_and_widen():
+    returns = np.random.default_rng(0).normal(10, 1, 400)
+    fit = ScoreRegression(10.0, 0.01, 398, 0.02, 0.0)
+    plain = balanced_interval(fit, returns, 10.0)
+    assert not plain.fallback
+    assert plain.note is None
+    unseen = balanced_interval(ScoreRegression(10.0, 0.01, 398, 0.02, 0.002), returns, 10.0)
+    assert unseen.fallback
+    assert "never taken" in unseen.note
+    assert unseen.half_width > plain.half_width + 0.001 * np.ptp(returns)
+    few = balanced_interval(ScoreRegression(10.0, 0.01, 18, 0.02, 0.0), returns[:20], returns[:20].mean())
+    low, high = student_t(returns[:20])
+    assert few.fallback
+    assert few.half_width >= (high - low) / 2
+    other = balanced_interval(fit, returns, 10.5, estimator="wris")  # contains the interval of score
+    assert other.low <= 10.0 - 1.96 * 0.01
+    assert other.high >= 10.0 + 1.96 * 0.01
+
+
+def test_iid_intervals_on_dependent_data_are_refused_unless_forced():
+    data, policy = collect("bandit", "ros", episodes=200)
+    sampler, mc = get_sampler("ros", get_domain("bandit")), ESTIMATORS["mc"]
+    for kind in ("t", "bca", "bernstein"):
+        with pytest.raises(SpecError, match="depend on each other"):
+            estimate_with_interval(data, policy, sampler, mc, kind=kind, bounds=(-9.0, 9.0))
+    _, forced = estimate_with_interval(data, policy, sampler, mc, kind="t", force=True)
+    assert isinstance(forced, Interval)
+    assert "forced" in forced.note
+    np.testing.assert_allclose((forced.low, forced.high), student_t(data.returns))
+    _, free = estimate_with_interval(data, policy, sampler, ESTIMATORS["ois"])
+    assert free.kind == "t"  # each weighted return has mean v given the past
+    off, _ = collect("bandit", "off", episodes=100)
+    _, none = estimate_with_interval(off, policy, get_sampler("off"), mc)
+    assert isinstance(none, str)
+
+
+# ---- coverage --------------------------------------------------------------------------------------------------
+
+RUNS = 400  # binomial(400, 0.95): outside [0.900, 0.9875] with probability < 1e-4; a true 0.85 or 1.00 fails surely
+
+
+@pytest.mark.parametrize("method", ["os/mc", "os/score", "ros/mc", "ros/score", "init+ros/mc"])
+def test_coverage_on_the_bandit(method):
+    result = coverage("bandit", method, episodes=512, repeats=RUNS, seed=4)
+    assert 0.900 <= result.coverage <= 0.9875
+    if method.startswith("ros"):
+        assert result.oracle_ratio < 1.3
+        assert result.iid_ratio < 1.0
+
+
+@pytest.mark.parametrize("method", ["ros/mc", "ros/score", "os/score"])
+def test_coverage_on_cartpole(method):
+    """150 runs: below 0.87 with probability < 1e-4 at 95 %; plain least squares on the scores (0.47 … 0.8) fails."""
+    result = coverage("cartpole", method, episodes=200, repeats=150, seed=4)
+    assert result.coverage >= 0.87
+    assert result.iid_ratio < 0.85
+
+
+def test_gridworld_intervals_hold_and_are_narrow():
+    """Exact or fallback: 100 runs, none may miss more than chance allows (0.87: < 1e-3 at 95 %; here all hold)."""
+    result = coverage("gridworld", "ros/score", episodes=512, repeats=100, seed=4)
+    assert result.coverage >= 0.87
+    assert result.iid_ratio < 0.2
+    assert result.exact + result.fallback == pytest.approx(1.0)
+
+
+def test_coverage_does_not_depend_on_workers():
+    results = [coverage("cartpole", "ros/score", episodes=40, repeats=6, workers=w).to_json() for w in (1, 2)]
+    assert results[0] == results[1]
+
+
+def test_coverage_command(tmp_path):
+    target = tmp_path / "coverage.json"
+    shown = CliRunner().invoke(app, ["coverage", "bandit", "--episodes", "64", "--repeats", "20", "--json", str(target)])
+    assert shown.exit_code == 0
+    found = json.loads(target.read_text())
+    wanted = {"coverage", "coverage_low", "coverage_high", "half_width", "oracle_ratio", "iid_ratio", "fallback", "repeats"}
+    assert wanted <= found.keys()
+    assert found["repeats"] == 20
+    assert found["coverage_low"] <= found["coverage"] <= found["coverage_high"]
+
+
+# ---- stopping --------------------------------------------------------------------------------------------------
+
+
+def test_no_more_than_alpha_is_spent():
+    assert sum(spending(k) for k in range(1, 60)) <= 1.0 + 1e-12
+    assert Target.parse("5%").of(-40.0) == pytest.approx(2.0)
+    assert Target.parse(0.5).of(7.0) == 0.5
+    for bad in ("x", "-1", "0", "nan%"):
+        with pytest.raises(SpecError, match="half-width"):
+            Target.parse(bad)
+
+
+def test_stopping_collects_the_same_data_as_one_run():
+    stopped = evaluate("cartpole", half_width="6%", estimator="score", seed=2)
+    assert stopped.half_width <= 0.06 * stopped.value
+    again = evaluate("cartpole", episodes=stopped.episodes, estimator="score", seed=2)
+    assert (again.value, again.steps) == (stopped.value, stopped.steps)
+    assert again.half_width < stopped.half_width  # looking is paid for
+
+
+def test_stopping_keeps_the_coverage():
+    """300 runs to ± 0.05 on the bandit: below 0.88 with probability < 1e-4 at 95 %."""
+    value = get_domain("bandit").known_truth(get_domain("bandit").policy()).value
+    runs = [evaluate("bandit", half_width=0.05, seed=s) for s in range(300)]
+    assert all(run.half_width <= 0.05 for run in runs)
+    assert np.mean([run.low <= value <= run.high for run in runs]) >= 0.88
+
+
+def test_not_narrow_enough_is_said():
+    found = evaluate("bandit", half_width=1e-4, episodes=500)
+    assert found.episodes == 500
+    assert "not enough" in found.note
+
+
+def test_words():
+    text = evaluate("cartpole", estimator="score", episodes=400).in_words()
+    assert "95 %" in text
+    assert "On-policy sampling would need about" in text
+    assert "exact up to rounding" in evaluate("gridworld", estimator="score", episodes=3000).in_words()
+    assert isinstance(get_domain("gridworld").policy(), TabularSoftmax)
