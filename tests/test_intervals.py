@@ -190,8 +190,8 @@ def test_fallbacks_say_so_and_widen():
     assert plain.note is None
     unseen = balanced_interval(ScoreRegression(10.0, 0.01, 398, 0.02, 0.002), returns, 10.0)
     assert unseen.fallback
-    assert "never taken" in unseen.note
-    assert unseen.half_width > plain.half_width + 0.001 * np.ptp(returns)
+    assert "hardly ever taken" in unseen.note
+    assert unseen.half_width == pytest.approx(plain.half_width + 0.002 * np.ptp(returns))
     few = balanced_interval(ScoreRegression(10.0, 0.01, 18, 0.02, 0.0), returns[:20], returns[:20].mean())
     low, high = student_t(returns[:20])
     assert few.fallback

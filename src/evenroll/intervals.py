@@ -159,16 +159,15 @@ def balanced_interval(
         half = abs(estimate - fit.value) + _quantile(confidence, fit.freedom) * fit.error
     notes = []
     n = len(returns)
+    # What independent trajectories would have: conservative for balanced data, whose mean varies less.
+    low, high = student_t(returns, confidence)
+    fallback = max(half, abs(estimate - float(returns.mean())) + (high - low) / 2)
     if n < FEWEST:
-        # Conservative for balanced data, whose mean varies less than that of independent trajectories.
-        low, high = student_t(returns, confidence)
-        half = max(half, abs(estimate - float(returns.mean())) + (high - low) / 2)
+        half = fallback
         notes.append(f"only {n} episodes: as wide as for independent trajectories")
-    if fit.unseen > 0.0:
-        half += fit.unseen * float(np.ptp(returns))
-        notes.append(f"allows for actions never taken, of which {fit.unseen * n:.2g} were to be expected")
-    if fit.thin:
-        notes.append("some action was taken only once: as wide as if its worth were unknown")
+    elif fit.unseen > 0.0:
+        half = min(half + fit.unseen * float(np.ptp(returns)), fallback)
+        notes.append(f"allows for actions hardly ever taken, {fit.unseen * n:.2g} of all, whose worth is not known")
     exact = fit.exact and not notes
     if exact:
         notes.append("the scores explain every return: `score` is exact up to rounding, and mc off by its imbalance")

@@ -36,8 +36,8 @@ class ScoreRegression:
     value      the intercept: the estimate of v with the luck of the actions taken out
     error      its standard error, `freedom` its degrees of freedom
     imbalance  slope · mean(C): how much the plain mean of the returns owes to unbalanced actions
-    unseen     expected takings per episode of actions that the data lacks altogether, and whose worth is unknown
-    exact      a table whose model explains every return to rounding error; `thin` if some action was taken only once
+    unseen     expected takings per episode of a table's actions that all but one fold lack: their worth is not known
+    exact      a table whose model explains every return to rounding error
     """
 
     value: float
@@ -46,7 +46,6 @@ class ScoreRegression:
     imbalance: float
     unseen: float
     exact: bool = False
-    thin: bool = False
 
 
 def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
@@ -54,12 +53,9 @@ def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
     n = rollouts.episodes
     if n < 3:
         raise NoEstimate(f"a regression needs at least 3 finished trajectories, not {n}")
-    thin = False
-    if isinstance(policy, TabularSoftmax):
-        exact = _exact_fit(rollouts, policy)
-        if exact is not None and not exact.thin:
-            return exact
-        thin = exact is not None
+    exact = _exact_fit(rollouts, policy) if isinstance(policy, TabularSoftmax) else None
+    if exact is not None:
+        return exact
     C, unseen = action_part(rollouts, policy)
     G = rollouts.returns
     spread = C - C.mean()
@@ -69,7 +65,7 @@ def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
     imbalance = slope * float(C.mean())
     variance = float(residual @ residual) / (n - 2)
     factor = 1.0 / n + (float(C.mean()) ** 2 / square if square > 0.0 else 0.0)
-    return ScoreRegression(float(G.mean()) - imbalance, math.sqrt(variance * factor), n - 2, imbalance, unseen, thin=thin)
+    return ScoreRegression(float(G.mean()) - imbalance, math.sqrt(variance * factor), n - 2, imbalance, unseen)
 
 
 def _exact_fit(rollouts: Rollouts, policy: TabularSoftmax) -> ScoreRegression | None:
@@ -83,8 +79,9 @@ def _exact_fit(rollouts: Rollouts, policy: TabularSoftmax) -> ScoreRegression | 
         return None
     total = int(rollouts.ends[-1])
     cells = rollouts.column("observations")[:total, 0] * policy.table.shape[1] + rollouts.column("actions")[:total, 0]
-    thin = bool((np.unique(cells, return_counts=True)[1] < 2).any())
-    return ScoreRegression(float(left.mean()), 0.0, rollouts.episodes - 2, float(C.mean()), 0.0, exact=True, thin=thin)
+    if (np.unique(cells, return_counts=True)[1] < 2).any():
+        return None
+    return ScoreRegression(float(left.mean()), 0.0, rollouts.episodes - 2, float(C.mean()), 0.0, exact=True)
 
 
 def action_part(rollouts: Rollouts, policy: Policy, folds: int = FOLDS) -> tuple[np.ndarray, float]:
@@ -188,9 +185,9 @@ def _tabular(steps: _Steps, policy: TabularSoftmax) -> tuple[np.ndarray, float]:
         mine = steps.fold == k
         gained = np.bincount(steps.episode[mine], steps.discount[mine] * advantage.ravel()[cells[mine]], minlength=steps.n)
         C[k :: steps.folds] = gained[k :: steps.folds]
-    taken = np.bincount(cells, minlength=size).reshape(n_states, n_actions)
-    unseen = np.where(taken == 0, taken.sum(axis=1, keepdims=True) * pi, 0.0)
-    return C, float(unseen.sum()) / steps.n
+    expected = np.bincount(steps.states, minlength=n_states)[:, None] * pi
+    lacking = (np.array(visits) > 0).sum(axis=0).reshape(n_states, n_actions) < min(2, steps.folds)
+    return C, float(expected[lacking].sum()) / steps.n
 
 
 def _solve_model(
