@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from evenroll import __version__
+from evenroll.cli_leaderboard import leaderboard
 from evenroll.errors import EvenrollError
 
 if TYPE_CHECKING:
@@ -171,6 +172,10 @@ def evaluate(
         f"{result.sampler}/{result.estimator}, seed {seed}"
     )
     out.print(f"distance from on-policy: KL {_significant(result.kl)}, mean |∇| {_significant(result.gradient)}")
+    if result.runs_away:
+        out.print(
+            f"[red]{escape(result.sampler)} runs away from the policy[/red] (KL {result.behavior_kl:.2g} a step): use auto"
+        )
     if result.effective_sample_size is not None:
         share = 100 * (result.largest_weight or 0)
         out.print(f"effective sample size {result.effective_sample_size:.1f}, largest weight {share:.2g} % of all")
@@ -239,6 +244,9 @@ def compare(
         ratio = curve.mse[-1] / base if base else float("nan")
         table.add_row(escape(curve.method), *cells, f"× {_significant(ratio)}", f"{curve.bias[-1]:+.1e}")
     out.print(table)
+    for curve in result.curves:
+        if curve.runaway:
+            out.print(f"[red]{escape(curve.method)} runs away from the policy[/red] in {curve.runaway} of {trials} trials")
     error = f" ± {result.value_se:.2g}" if result.value_se else " (exact)"
     rate = result.env_steps / max(result.seconds, 1e-9) / 1e6
     out.print(
@@ -399,6 +407,9 @@ def coverage(
         f"half-width {_significant(result.half_width)}: {_significant(result.oracle_ratio)} of the oracle's, "
         f"{_significant(result.iid_ratio)} of the i.i.d. one; fallback {result.fallback:.1%}, exact {result.exact:.1%}"
     )
+
+
+app.command(epilog="Example: [cyan]evenroll leaderboard --quick --domains gridworld --out results[/cyan]")(leaderboard)
 
 
 def main() -> None:

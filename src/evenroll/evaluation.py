@@ -28,6 +28,7 @@ class Evaluation:
     """The value of a policy, what it took, and an interval where one is valid (else `why` says why not).
 
     kl, gradient   how far the data is from on-policy (0: as if every action came out in its exact proportion)
+    behavior_kl, behavior_largest, runs_away   how far π_b was from π_e, per step (collect.Divergence)
     interval, note, fallback, exact   how the interval was made and what to know about it (intervals.Interval)
     on_policy_episodes  how many independent on-policy episodes would give mc an interval as narrow
     """
@@ -54,6 +55,9 @@ class Evaluation:
     seed: int
     kl: float | None
     gradient: float | None
+    behavior_kl: float
+    behavior_largest: float
+    runs_away: bool
     effective_sample_size: float | None
     largest_weight: float | None
 
@@ -169,6 +173,9 @@ def evaluate(
         seed=seed,
         kl=kl_sampling_error(data, policy),
         gradient=gradient_sampling_error(data, policy),
+        behavior_kl=driver.divergence.kl,
+        behavior_largest=driver.divergence.largest,
+        runs_away=driver.divergence.runs_away,
         effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
         largest_weight=None if log_weights is None else largest_weight(log_weights),
     )

@@ -284,7 +284,7 @@ LOG_PROB = _interface("log_prob", lambda P, M, R: float64(P, FLOATS, FLOATS))
 ADD_SCORE = _interface("add_score", lambda P, M, R: _void(P, FLOATS, FLOATS, float64, R))
 PREPARE = _interface("prepare", lambda P, M, R: _void(P))
 SOFTEN = _interface("soften", lambda P, M, R: _void(P, float64))
-FEATURES = _interface("features", lambda P, M, R: _void(P, FLOATS))
+FEATURES = _interface("features", lambda P, M, R: _void(P, float64, R))
 SCORES = _interface("scores", lambda P, M, R: _void(P, FLOATS, FLOATS))
 TILT = _interface("tilt", lambda P, M, R: float64(P, FLOATS))
 # Samplers.
@@ -355,9 +355,9 @@ def soften(policy: PolicyView, delta: float) -> None:
 
 
 @njit
-def features(policy: PolicyView, psi: Floats) -> None:
-    """psi = what the outputs are linear in, [last hidden activations, 1], at the state of the last forward pass."""
-    _features(policy.code[6], policy)(policy, psi)
+def features(policy: PolicyView, weight: float, psi: Reals) -> None:
+    """psi = weight · [last hidden activations, 1], what the outputs are linear in, at the state of the last forward pass."""
+    _features(policy.code[6], policy)(policy, weight, psi)
 
 
 @njit

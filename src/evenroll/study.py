@@ -35,6 +35,7 @@ class Curve:
     estimates: np.ndarray  # [trials, checkpoints], relative to the trial's true value; nan: no finished trajectory
     kl: np.ndarray | None = None  # [trials, checkpoints]
     grad_norm: np.ndarray | None = None
+    runaway: int = 0  # trials in which the behaviour ran away from π_e
 
     @property
     def squared(self) -> np.ndarray:
@@ -79,6 +80,7 @@ class Curve:
             "q75": _plain(self.quantile(0.75)),
             "bias": _plain(self.bias),
             "missing": [int(x) for x in self.missing],
+            "runaway": self.runaway,
             "kl": self._mean_or_null(self.kl),
             "grad_norm": self._mean_or_null(self.grad_norm),
         }
@@ -158,7 +160,7 @@ def run_trial(
     delta: float = 0.1,
     sampling_error: bool = False,
 ) -> np.ndarray:
-    """[3, checkpoints]: relative estimate, KL and gradient sampling error (nan where absent)."""
+    """[4, checkpoints]: relative estimate, KL and gradient sampling error (nan where absent), whether π_b ran away."""
     value = truth_.value
     if domain.redrawn:
         known = domain.known_truth(policy, seed)
@@ -181,7 +183,8 @@ def run_trial(
     data = driver.run(domain.trial_environment(seed), steps=checkpoints[-1])
     if sampling_error or method.estimator.features:
         data = with_features(data, policy)
-    result = np.full((3, len(checkpoints)), np.nan)
+    result = np.full((4, len(checkpoints)), np.nan)
+    result[3] = driver.divergence.runs_away
     for i, steps in enumerate(checkpoints):
         part = data.prefix(steps)
         try:
@@ -189,7 +192,7 @@ def run_trial(
         except NoEstimate:
             pass
     if sampling_error:
-        result[1:] = sampling_errors(data, policy, checkpoints)
+        result[1:3] = sampling_errors(data, policy, checkpoints)
     return result
 
 
@@ -266,8 +269,8 @@ def compare(
     curves = []
     for method, rows in zip(parsed, results, strict=True):
         stacked = np.stack(rows)
-        extra = (stacked[:, 1], stacked[:, 2]) if sampling_error else (None, None)
-        curves.append(Curve(str(method), stacked[:, 0], *extra))
+        kl, grad_norm = (stacked[:, 1], stacked[:, 2]) if sampling_error else (None, None)
+        curves.append(Curve(str(method), stacked[:, 0], kl, grad_norm, int(stacked[:, 3, 0].sum())))
     return Comparison(
         str(domain),
         known.value,

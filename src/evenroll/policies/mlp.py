@@ -448,7 +448,7 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
 
 
 @piece(FEATURES)
-def features_mlp(policy: PolicyView, psi: Floats) -> None:
+def features_mlp(policy: PolicyView, weight: float, psi: Reals) -> None:
     """[last hidden activations, 1]; without hidden layers, the input."""
     dims = policy.dims
     width, at = dims[3], dims[3]
@@ -456,10 +456,10 @@ def features_mlp(policy: PolicyView, psi: Floats) -> None:
     for layer in range(dims[4]):
         width, at = dims[10 + layer], next_h
         next_h += 2 * width
-    h = shift(policy.work, at)
+    h, factor = shift(policy.work, at), real(weight)
     for i in range(width):
-        psi[i] = h[i]
-    psi[width] = 1.0
+        psi[i] = factor * h[i]
+    psi[width] = factor
 
 
 @piece(PREPARE)

@@ -109,9 +109,9 @@ def add_score_table(policy: PolicyView, obs: Floats, action: Floats, weight: flo
 
 
 @piece(FEATURES)
-def features_table(policy: PolicyView, psi: Floats) -> None:
+def features_table(policy: PolicyView, weight: float, psi: Reals) -> None:
     """The logits of a state are parameters of their own."""
-    psi[0] = 1.0
+    psi[0] = weight
 
 
 @piece(PREPARE)

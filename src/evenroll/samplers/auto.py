@@ -34,29 +34,32 @@ from evenroll.kernel import (
     Floats,
     Piece,
     PolicyView,
+    Reals,
     SamplerView,
     draw_tilted,
     features,
     forward,
     log_tilted,
     piece,
+    real,
     scores,
     shift,
     tilt,
 )
 from evenroll.policies import MLP, Policy
 from evenroll.samplers.base import Sampler, require
-from evenroll.simd import dot, load, over_columns
+from evenroll.simd import add, dot, fma, lanes_of, load, narrow, over_columns, splat, store
 
 GAIN_TABLE = 3.0  # logits per count; 2 for two actions, where 2 repays all. 2 … 4 measure alike
 GAIN_NETWORK = 0.5  # of what a step could repay
 PRIOR_OF_TIME = 0.1  # share of a table's advantages thought to change with time
 EVERY_STEP = 32  # K learns from every step up to 32 D of them, then from one in STRIDE
-STRIDE = 4
+STRIDE = 16
+LONGEST_REST = 16  # steps between looks at S, once c is so small that nothing is lost: c · rest ≤ ½/D
 
 # memory: the clock, then scratch, then what was learnt
-K_, T_, DISCOUNT, NEXT = 0, 1, 2, 3
-HEAD = 4
+K_, T_, DISCOUNT, NEXT, KNOWN = 0, 1, 2, 3, 4
+HEAD = 5
 # hyper
 MAX_KL, GAMMA, STATES, WIDTH, DIRECTIONS, DISCRETE = 0, 1, 2, 3, 4, 5
 # a table's block: visits, Σγ²ᵗ, Σγ²ᵗt, Σγ²ᵗt², then S and Σ γᵗ t x
@@ -87,13 +90,16 @@ class Auto(Sampler):
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
         n = int(policy.dims[0])
+        vectors = np.zeros(1, dtype=policy.dtype)
         if policy.n_states is not None:
             memory = np.zeros(HEAD + 2 * n + policy.n_states * (BLOCK + 2 * n))
         else:
             D = int(self.hyper(policy, 1.0, 1.0)[WIDTH])
-            memory = np.zeros(HEAD + 2 * n + 2 * D + 2 * n * D + 3 * D * D)
+            memory = np.zeros(HEAD + 2 * n + 2 * D * D)
+            D += -D % 8
+            vectors = np.zeros(D + 2 * n * D + D * D, dtype=policy.dtype)
         memory[DISCOUNT], memory[NEXT] = 1.0, 8.0
-        return np.zeros(1, dtype=policy.dtype), memory
+        return vectors, memory
 
 
 @piece(CHOOSE)
@@ -103,7 +109,7 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
     if sampler.hyper[STATES] > 0.0:
         _tilt_of_table(policy, sampler, obs, by)
     else:
-        _tilt_of_network(policy, sampler, by)
+        _tilt_of_network(policy, sampler, lanes_of(real), by)
     _tilt_within(policy, sampler.hyper[MAX_KL], by)
     draw_tilted(policy, u, action)
 
@@ -145,39 +151,30 @@ def _tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Fl
         by[i] = gain * (S[i] / N + prior * (late[i] - mean * S[i])) / leverage
 
 
-@over_columns(4)
-def _dot(size: int) -> Any:
-    """result += Σ a b."""
-
-    def columns(o: int, a: Floats, b: Floats, result: Floats) -> None:
-        result[0] += dot(load(a, o, size), load(b, o, size))
-
-    return columns
-
-
-LANES = 4  # of float64
+@njit
+def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, Any, Any]:
+    """D, rounded up to full registers, and ψ [D], S, β [n, D], P [D, D]."""
+    D, n, psi = _padded(int(sampler.hyper[WIDTH])), policy.dims[0], sampler.vectors
+    S = shift(psi, D)
+    return D, psi, S, shift(S, n * D), shift(S, 2 * n * D)
 
 
 @njit
-def _features_now(policy: PolicyView, sampler: SamplerView) -> Floats:
-    """γᵗ ψ(s), in the sampler's scratch."""
-    psi = shift(sampler.memory, HEAD + 2 * policy.dims[0])
-    features(policy, psi)
-    for i in range(int(sampler.hyper[WIDTH])):
-        psi[i] *= sampler.memory[DISCOUNT]
-    return psi
+def _padded(width: int) -> int:
+    return width + (-width) % 8
 
 
 @njit
-def _tilt_of_network(policy: PolicyView, sampler: SamplerView, by: Floats) -> None:
-    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, with c = ½ min(1/D, D/k); β = (K/k)⁻¹ S is kept up to date by `update`."""
-    n, D, directions = policy.dims[0], int(sampler.hyper[WIDTH]), sampler.hyper[DIRECTIONS]
-    psi = _features_now(policy, sampler)
-    beta = shift(psi, 2 * D + n * D)
+def _tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Floats) -> None:
+    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, with c = ½ min(1/D, D/k); β = (K/k)⁻¹ S comes from `update`."""
+    directions = sampler.hyper[DIRECTIONS]
+    D, psi, _, beta, _ = _vectors(policy, sampler)
+    features(policy, sampler.memory[DISCOUNT], psi)
+    sampler.memory[KNOWN] = 1.0
     c = GAIN_NETWORK * min(1.0 / directions, directions / (sampler.memory[K_] + 1.0))
-    for i in range(n):
+    for i in range(policy.dims[0]):
         by[i] = 0.0
-        _dot(D, LANES, psi, shift(beta, i * D), shift(by, i))
+        _dot(D, lanes, psi, shift(beta, i * D), shift(by, i))
         by[i] *= c
 
 
@@ -204,35 +201,26 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
             S[i] += discount * x[i]
             late[i] += discount * t * x[i]
     else:
-        _learn(policy, sampler, x, int(action[0]) if sampler.hyper[DISCRETE] == 1.0 else -1)
+        _learn(policy, sampler, lanes_of(real), x, int(action[0]) if sampler.hyper[DISCRETE] == 1.0 else -1)
     memory[K_] += 1.0
     memory[T_] += 1.0
     memory[DISCOUNT] *= sampler.hyper[GAMMA]
 
 
 @njit
-def _learn(policy: PolicyView, sampler: SamplerView, x: Floats, chosen: int) -> None:
-    """S += x ⊗ ψ, β += x ⊗ Pψ, K += spread ψψᵀ;  P = (K/k)⁻¹ anew whenever k has grown by a third."""
-    memory = sampler.memory
-    n, D, k = policy.dims[0], int(sampler.hyper[WIDTH]), memory[K_] + 1.0
-    psi = _features_now(policy, sampler)
-    P_psi = shift(psi, D)
-    S, beta = shift(psi, 2 * D), shift(psi, 2 * D + n * D)
-    K, P = shift(beta, n * D), shift(beta, n * D + D * D)
-    for i in range(D):
-        P_psi[i] = 0.0
-    for j in range(D):
-        h = psi[j]
-        if h != 0.0:
-            row = shift(P, j * D)
-            for i in range(D):
-                P_psi[i] += h * row[i]
+def _learn(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chosen: int) -> None:
+    """S += x ⊗ ψ, K += spread ψψᵀ; P = (K/k)⁻¹ whenever k has grown by a third; β = P S as often as c asks for."""
+    memory, n, width = sampler.memory, policy.dims[0], int(sampler.hyper[WIDTH])
+    k = memory[K_] + 1.0
+    D, psi, S, beta, P = _vectors(policy, sampler)
+    if memory[KNOWN] == 0.0:  # initial data: nothing was chosen here
+        features(policy, memory[DISCOUNT], psi)
+    memory[KNOWN] = 0.0
     for r in range(n):
-        s, b, y = shift(S, r * D), shift(beta, r * D), x[r]
-        for i in range(D):
-            s[i] += y * psi[i]
-            b[i] += y * P_psi[i]
-    plenty = k > EVERY_STEP * D
+        _add(D, lanes, narrow(x[r], psi), psi, shift(S, r * D))
+    K = shift(x, n)
+    inverse = shift(K, width * width)
+    plenty = k > EVERY_STEP * width
     if not plenty or int(k) % STRIDE == 0:
         weight = float(STRIDE) if plenty else 1.0
         if chosen >= 0:  # the mean variance of the scores over their n − 1 directions: (1 − Σ π²)/(n − 1)
@@ -241,51 +229,82 @@ def _learn(policy: PolicyView, sampler: SamplerView, x: Floats, chosen: int) -> 
                 p = (1.0 if i == chosen else 0.0) - x[i]
                 same += p * p
             weight *= (1.0 - same) / (n - 1)
-        for j in range(D):
-            h = weight * psi[j]
-            if h != 0.0:
-                row = shift(K, j * D)
-                for i in range(D):
-                    row[i] += h * psi[i]
-    if k >= memory[NEXT]:
+        wide = inverse  # scratch: ψ in double precision
+        for i in range(width):
+            wide[i] = psi[i]
+        for j in range(width):
+            if wide[j] != 0.0:
+                _add(width, 4, weight * wide[j], wide, shift(K, j * width))
+    anew = k >= memory[NEXT]
+    if anew:
         memory[NEXT] = math.ceil(k * 4.0 / 3.0)
-        _invert(D, K, k, P, shift(P, D * D))
+        _invert(width, K, k, inverse)
+        for j in range(width):
+            for i in range(width):
+                P[j * D + i] = narrow(inverse[j * width + i], psi)
+    directions = sampler.hyper[DIRECTIONS]
+    rest = min(1 + int(k / (directions * directions)), LONGEST_REST)
+    if anew or int(k) % rest == 0:
         for r in range(n):
-            s, b = shift(S, r * D), shift(beta, r * D)
-            for i in range(D):
-                b[i] = 0.0
-            for j in range(D):
-                row = shift(P, j * D)
-                for i in range(D):
-                    b[i] += s[j] * row[i]
+            _combine(D, lanes, D, width, shift(S, r * D), P, shift(beta, r * D))
+
+
+@over_columns(4)
+def _dot(size: int) -> Any:
+    """result += Σ a b."""
+
+    def columns(o: int, a: Reals, b: Reals, result: Floats) -> None:
+        result[0] += dot(load(a, o, size), load(b, o, size))
+
+    return columns
+
+
+@over_columns(4)
+def _add(size: int) -> Any:
+    """b += y a."""
+
+    def columns(o: int, y: float, a: Reals, b: Reals) -> None:
+        store(b, o, fma(splat(y, size), load(a, o, size), load(b, o, size)))
+
+    return columns
+
+
+@over_columns(8)
+def _combine(size: int) -> Any:
+    """result = Σ_j a_j P[j, :], as two sums that need not wait for each other."""
+
+    def columns(o: int, D: int, width: int, a: Reals, P: Reals, result: Reals) -> None:
+        even, odd = splat(narrow(0.0, a), size), splat(narrow(0.0, a), size)
+        for j in range(0, width, 2):  # what is beyond the width is 0
+            even = fma(splat(a[j], size), load(P, j * D + o, size), even)
+            odd = fma(splat(a[j + 1], size), load(P, (j + 1) * D + o, size), odd)
+        store(result, o, add(even, odd))
+
+    return columns
 
 
 @njit
-def _invert(D: int, K: Floats, k: float, P: Floats, L: Floats) -> None:
-    """P = ((K + ridge)/k)⁻¹ by Cholesky; the ridge is one step of average features."""
+def _invert(D: int, K: Floats, k: float, P: Floats) -> None:
+    """P = ((K + ridge)/k)⁻¹ by Gauss and Jordan, the ridge is one step of average features."""
     trace = 0.0
     for i in range(D):
         trace += K[i * D + i]
     ridge = max(trace / (k * D), 1e-12)
     for i in range(D):
-        for j in range(i + 1):
-            total = K[i * D + j] / k + (ridge / k if i == j else 0.0)
-            for m in range(j):
-                total -= L[i * D + m] * L[j * D + m]
-            L[i * D + j] = math.sqrt(max(total, 1e-300)) if i == j else total / L[j * D + j]
-    for j in range(D):  # each column of P: L y = e_j, then Lᵀ p = y
-        p = shift(P, j * D)  # P is symmetric: a row is a column
+        for j in range(D):
+            P[i * D + j] = (K[i * D + j] + (ridge if i == j else 0.0)) / k
+    for p in range(D):
+        pivot = shift(P, p * D)
+        scale = 1.0 / max(pivot[p], 1e-9 * ridge / k)  # positive but for rounding
+        pivot[p] = 1.0
+        for j in range(D):
+            pivot[j] *= scale
         for i in range(D):
-            total = 1.0 if i == j else 0.0
-            for m in range(j, i):
-                total -= L[i * D + m] * p[m]
-            p[i] = total / L[i * D + i] if i >= j else 0.0
-        for back in range(D):
-            i = D - 1 - back
-            total = p[i]
-            for m in range(i + 1, D):
-                total -= L[m * D + i] * p[m]
-            p[i] = total / L[i * D + i]
+            if i != p:
+                row = shift(P, i * D)
+                factor = row[p]
+                row[p] = 0.0
+                _add(D, 4, -factor, pivot, row)
 
 
 @piece(END_EPISODE)

@@ -1,0 +1,171 @@
+"""`auto` obeys the laws it was built on. Statistical tests state how often they fail by chance."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from evenroll.collect import Driver
+from evenroll.domains import get_domain
+from evenroll.errors import SpecError
+from evenroll.language import get_sampler
+from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.rollouts import Rollouts
+from evenroll.samplers import Auto, OnPolicy, Sampler
+from evenroll.study import compare
+from evenroll.train import initial_policy
+
+DOMAINS = ("bandit", "gridworld", "cartpole", "cartpole-continuous")
+
+
+def collect(
+    name: str, sampler: Sampler, episodes: int, policy: Policy | None = None, seed: int = 0
+) -> tuple[Rollouts, Driver]:
+    domain = get_domain(name)
+    driver = Driver(
+        policy or domain.policy(), sampler, (seed,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True
+    )
+    return driver.run(domain.trial_environment((seed,)), episodes=episodes), driver
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_with_a_cap_of_zero_it_is_on_policy_sampling(name: str) -> None:
+    capped, _ = collect(name, Auto(max_kl=0.0), 50)
+    plain, _ = collect(name, OnPolicy(), 50)
+    assert np.array_equal(capped.returns, plain.returns)
+    assert np.array_equal(capped.column("actions"), plain.column("actions"))
+    assert np.array_equal(capped.column("log_b"), capped.column("log_e"))
+
+
+def test_the_cap_holds_in_every_state() -> None:
+    data, _ = collect("cartpole", Auto(max_kl=0.01), 100)
+    b, e = np.exp(data.column("log_b")), np.exp(data.column("log_e"))  # of two actions, one tells all
+    kl = b * np.log(b / e) + (1 - b) * np.log((1 - b) / (1 - e))
+    assert 0.009 < kl.max() <= 0.01 + 1e-9
+
+
+def test_the_cap_must_make_sense() -> None:
+    for bad in (-1.0, math.nan):
+        with pytest.raises(SpecError, match="max_kl"):
+            Auto(max_kl=bad)
+    assert str(get_sampler("auto")) == "auto"
+    assert str(get_sampler("auto:max_kl=0.1")) == "auto:max_kl=0.1"
+
+
+def test_counts_of_a_table_stay_within_a_few_of_their_expectation() -> None:
+    """On-policy the largest deviation grows as √visits: here some 100 after 20,000 episodes."""
+    policy = get_domain("gridworld").policy()
+    assert isinstance(policy, TabularSoftmax)
+
+    def largest(sampler: Sampler) -> float:
+        data, _ = collect("gridworld", sampler, 20_000)
+        counts = np.zeros((16, 4))
+        np.add.at(counts, (data.column("observations")[:, 0].astype(int), data.column("actions")[:, 0].astype(int)), 1)
+        return float(np.abs(counts - counts.sum(axis=1, keepdims=True) * policy.table).max())
+
+    assert largest(Auto()) < 4.0 < 20.0 < largest(OnPolicy())
+
+
+@pytest.mark.parametrize("name", ["cartpole", "cartpole-continuous"])
+def test_discounted_scores_of_a_network_stay_balanced(name: str) -> None:
+    """Sᵀ K⁻¹ S / D is 1 on average on-policy, and 1/(2ck) ≤ a few hundredths under `auto` once k > D²."""
+    domain = get_domain(name)
+    policy = domain.policy()
+    assert isinstance(policy, MLP)
+
+    def imbalance(sampler: Sampler) -> float:
+        data, _ = collect(name, sampler, 512)
+        t = np.arange(data.ends[-1]) - np.repeat(data.ends - data.lengths, data.lengths)
+        h = policy.features(data.column("observations"))
+        psi = domain.gamma ** t[:, None] * np.append(h, np.ones((len(h), 1)), axis=1)
+        out = h @ policy.head_weight.T + policy.head_bias
+        if policy.n_actions is not None:
+            p = np.exp(out[:, 0] - np.logaddexp(out[:, 0], out[:, 1]))
+            x, weight = (data.column("actions")[:, 0] == 0) - p, p * (1 - p)
+        else:
+            x, weight = (data.column("actions")[:, 0] - np.tanh(out[:, 0])) / np.logaddexp(0.0, out[:, 1]), np.ones(len(h))
+        S, K = psi.T @ x, (psi * weight[:, None]).T @ psi
+        return float(S @ np.linalg.solve(K + 1e-6 * np.trace(K) / len(K) * np.eye(len(K)), S) / len(K))
+
+    assert imbalance(Auto()) < 0.15
+    assert imbalance(OnPolicy()) > 0.5
+
+
+def _odd_policies() -> dict[str, tuple[str, Policy]]:
+    rng = np.random.default_rng(0)
+    certain = np.full((16, 4), -np.inf)
+    certain[:, 1] = certain[:, 3] = 0.0
+    discrete, real = (initial_policy(get_domain(d), rng) for d in ("cartpole", "cartpole-continuous"))
+    assert isinstance(discrete, MLP) and isinstance(real, MLP)
+
+    def with_head(base: MLP, weight: np.ndarray, bias: np.ndarray) -> MLP:
+        return MLP(base.layers, weight, bias, head=base.head, norm=base.norm)
+
+    return {
+        "impossible actions": ("gridworld", TabularSoftmax(certain)),
+        "near certain table": ("gridworld", TabularSoftmax(200.0 * rng.normal(size=(16, 4)))),
+        "near certain network": ("cartpole", with_head(discrete, 500.0 * discrete.head_weight, discrete.head_bias)),
+        "three actions": ("cartpole:actions=3", with_head(discrete, rng.normal(size=(3, 64)), np.zeros(3))),
+        "tiny scale": ("cartpole-continuous", with_head(real, real.head_weight, np.array([0.0, -30.0]))),
+        "no features": ("cartpole", with_head(discrete, 0.0 * discrete.head_weight, discrete.head_bias)),
+        "double precision": ("cartpole", discrete.astype(np.float64)),
+    }
+
+
+@pytest.mark.parametrize("kind", _odd_policies())
+def test_no_policy_breaks_it(kind: str) -> None:
+    name, policy = _odd_policies()[kind]
+    data, driver = collect(name, Auto(), 40, policy)
+    assert np.isfinite(data.returns).all()
+    assert np.isfinite(data.column("log_b")).all()
+    assert np.isfinite(driver.divergence.kl)
+    assert not driver.divergence.runs_away
+
+
+def test_several_dimensions_step_by_step() -> None:
+    """A policy no built-in domain has: three real actions, own scales, tanh features; scores end up balanced."""
+    rng = np.random.default_rng(1)
+    policy = MLP(
+        [(rng.normal(size=(8, 2)), np.zeros(8))], rng.normal(size=(3, 8)), np.zeros(3), activation="tanh",
+        head="gaussian", mean="identity", scale="log_std", log_std=np.array([0.0, -1.0, 1.0]),
+    )  # fmt: skip
+    driver = Driver(policy, Auto(), (3,), gamma=1.0, horizon=50)
+    total, steps = np.zeros(6), 5000
+    for k in range(steps):
+        obs = rng.normal(size=2)
+        action = driver.act(obs).copy()
+        z = (action - policy.features(obs[None])[0] @ policy.head_weight.T) / np.exp(policy.log_std)
+        total += np.concatenate([z, (z * z - 1) / math.sqrt(2)])
+        driver.observe(0.0, k % 50 == 49)
+    assert (np.abs(total) < 0.5 * math.sqrt(steps)).all()  # each is a standard normal times √steps on-policy
+
+
+@pytest.mark.parametrize("name", ["gridworld", "cartpole", "cartpole-continuous"])
+def test_error_is_well_below_on_policy_sampling(name: str) -> None:
+    """Measured ratios at 2⁶: 0.20, 0.11, 0.23. A method as bad as on-policy sampling passes with probability below 1e-5
+    (χ² with 100 degrees below 0.5 per degree), one at 0.25 fails with less."""
+    result = compare(name, ["auto/mc"], trials=100, budget=64, seed=11, workers=1)
+    assert result.curves[0].mse[-1] < 0.5 * result.on_policy_theory()[-1]
+    assert result.curves[0].runaway == 0
+
+
+def test_initial_data_is_corrected() -> None:
+    """100 off-policy episodes, then as many steps again ×4: the bias of the start has gone, on-policy data only dilutes it."""
+    result = compare("gridworld", ["init+auto/mc", "init+os/mc"], trials=60, budget=512, seed=5, workers=1)
+    auto, plain = (curve.mse[-1] for curve in result.curves)
+    assert auto < 0.3 * plain  # measured: 0.03
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "alarm"),
+    [("bandit", "ros", False), ("gridworld", "ros", False), ("cartpole", "ros", False), ("cartpole-continuous", "ros", False),
+     ("cartpole", "ros:alpha=1000", True), ("cartpole-continuous", "ros:alpha=100", True), ("cartpole", "auto", False)],
+)  # fmt: skip
+def test_the_guard_tells_who_runs_away(name: str, spec: str, alarm: bool) -> None:
+    domain = get_domain(name)
+    driver = Driver(domain.policy(), get_sampler(spec, domain), (1,), gamma=domain.gamma, horizon=domain.horizon)
+    driver.run(domain.environment(None), episodes=100)
+    assert driver.divergence.runs_away is alarm
+    assert driver.divergence.largest > 0.0
