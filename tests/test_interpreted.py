@@ -15,6 +15,7 @@ import numpy as np
 warnings.simplefilter("ignore")  # unsigned overflow is what the generator is made of
 from evenroll.collect import Driver
 from evenroll.domains import get_domain
+from evenroll.errors import SpecError
 from evenroll.language import SAMPLERS, get_sampler
 out = {}
 for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):
@@ -23,6 +24,10 @@ for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):
     policy = policy.astype(np.float64) if hasattr(policy, "astype") else policy
     for spec in SAMPLERS:
         sampler = get_sampler(spec, domain)
+        try:
+            sampler.check(policy)
+        except SpecError:
+            continue
         driver = Driver(policy, sampler, (1,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(domain.environment(None), steps=40)
         out[f"{name} {spec}"] = [data.actions.ravel().tolist(), data.log_b.tolist()]

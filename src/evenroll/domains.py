@@ -44,7 +44,7 @@ class Domain:
     horizon: int
     environment: Callable[[np.random.RandomState | None], Environment]
     exact: Callable[[Domain, Policy, Environment], Truth] | None
-    paper: Mapping[str, Mapping[str, float]]  # hyper-parameters of the paper, tables 1 and 2
+    paper: Mapping[str, Mapping[str, float]]  # hyper-parameters: of the paper, tables 1 and 2; roa: its authors' runs
     shipped: str  # name of the policy file that comes with the package
     redrawn: bool = False  # the environment differs from trial to trial
     parameters: Mapping[str, float] = field(default_factory=dict)
@@ -124,7 +124,15 @@ def _bandit(redraw: float = 0, mean_factor: float = 1, scale_factor: float = 1) 
         params = np.concatenate([[bandit.ARMS], means, scales])
         return Environment(bandit.reset, bandit.step, params, 1, 1, bandit.ARMS, 1, 0, 1, n_states=1)
 
-    paper = {"ros": {"alpha": 1e4}, "init+ros": {"alpha": 1e4}, "bpg": {"batch": 10, "step_size": 0.01}}
+    paper = {
+        "ros": {"alpha": 1e4},
+        "init+ros": {"alpha": 1e4},
+        "ros-episode": {"alpha": 1e4},
+        "ros-head": {"alpha": 1e4},
+        "roa": {"rho": 1.0},
+        "bpg": {"batch": 10, "step_size": 0.01},
+        "props": {"learning_rate": 0.003, "every": 64, "epochs": 1},  # ours: the paper has none for tables
+    }
     return Domain("bandit", 1.0, 1, environment, _bandit_truth, paper, "bandit", redrawn=bool(redraw))
 
 
@@ -136,7 +144,15 @@ def _gridworld(mean_factor: float = 1, noise: float = 0) -> Domain:
         params = gridworld.parameters(mean_factor, noise)
         return Environment(gridworld.reset, gridworld.step, params, 1, 1, 4, 1, 0, 1 if noise else 0, n_states=16)
 
-    paper = {"ros": {"alpha": 1e3}, "init+ros": {"alpha": 1e4}, "bpg": {"batch": 10, "step_size": 0.01}}
+    paper = {
+        "ros": {"alpha": 1e3},
+        "init+ros": {"alpha": 1e4},
+        "ros-episode": {"alpha": 1e3},
+        "ros-head": {"alpha": 1e3},
+        "roa": {"rho": 1.0},
+        "bpg": {"batch": 10, "step_size": 0.01},
+        "props": {"learning_rate": 0.003, "every": 64, "epochs": 1},  # ours: the paper has none for tables
+    }
     return Domain("gridworld", 1.0, 100, environment, _gridworld_truth, paper, "gridworld")
 
 
@@ -148,7 +164,14 @@ def _cartpole(actions: float = 2) -> Domain:
     def environment(rng: np.random.RandomState | None) -> Environment:
         return Environment(cartpole.reset, cartpole.step, np.array(forces), 4, 4, len(forces), 1, 4, 0)
 
-    paper = {"ros": {"alpha": 10.0}, "init+ros": {"alpha": 10.0}, "bpg": {"batch": 10, "step_size": 5e-5}}
+    paper = {
+        "ros": {"alpha": 10.0},
+        "init+ros": {"alpha": 10.0},
+        "ros-episode": {"alpha": 10.0},
+        "ros-head": {"alpha": 10.0},
+        "roa": {"rho": 0.05},
+        "bpg": {"batch": 10, "step_size": 5e-5},
+    }
     return Domain("cartpole", 0.99, 200, environment, None, paper, "cartpole")
 
 
@@ -156,7 +179,14 @@ def _cartpole_continuous() -> Domain:
     def environment(rng: np.random.RandomState | None) -> Environment:
         return Environment(cartpole.reset, cartpole.step_continuous, np.array([30.0]), 4, 4, None, 1, 4, 0)
 
-    paper = {"ros": {"alpha": 0.1}, "init+ros": {"alpha": 0.1}, "bpg": {"batch": 10, "step_size": 1e-6}}
+    paper = {
+        "ros": {"alpha": 0.1},
+        "init+ros": {"alpha": 0.1},
+        "ros-episode": {"alpha": 0.1},
+        "ros-head": {"alpha": 0.1},
+        "roa": {"rho": 0.05},
+        "bpg": {"batch": 10, "step_size": 1e-6},
+    }
     return Domain("cartpole-continuous", 0.99, 200, environment, None, paper, "cartpole-continuous")
 
 

@@ -13,11 +13,14 @@ from typing import Any
 from evenroll.domains import Domain
 from evenroll.errors import SpecError
 from evenroll.estimators import ESTIMATORS, Estimator
-from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
+from evenroll.samplers import BPG, ODI, PROPS, ROA, ROS, Auto, OffPolicy, OnPolicy, ReVar, ROSEpisode, ROSHead, Sampler
 from evenroll.specs import closest, parse_parameters
 
-SAMPLERS: dict[str, type[Sampler]] = {kind.name: kind for kind in (OnPolicy, ROS, BPG, OffPolicy, Auto)}
+SAMPLERS: dict[str, type[Sampler]] = {
+    kind.name: kind for kind in (OnPolicy, ROS, ROSEpisode, ROSHead, ROA, PROPS, ReVar, ODI, BPG, OffPolicy, Auto)
+}
 DEFAULTS: dict[str, dict[str, float]] = {"off": {"delta": 0.1}}  # where no domain says otherwise
+MADE_FOR = {"bpg": "ois", "odi": "pdis", "revar": "fqe"}  # samplers that serve one estimator
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def get_estimator(spec: str | Estimator) -> Estimator:
 
 
 def get_method(spec: str | Method, domain: Domain) -> Method:
-    """A method from its specification, or the object itself. The estimator defaults to mc (ois for bpg)."""
+    """A method from its specification, or the object itself. The estimator defaults to mc, or MADE_FOR's."""
     if isinstance(spec, Method):
         return spec
     text, slash, estimator = spec.partition("/")
@@ -86,7 +89,7 @@ def get_method(spec: str | Method, domain: Domain) -> Method:
         raise SpecError(f"{spec!r}: an estimator must follow the slash; known: {', '.join(ESTIMATORS)}")
     initial = text.startswith("init+")
     sampler = get_sampler(text.removeprefix("init+"), domain, initial)
-    method = Method(sampler, get_estimator(estimator or ("ois" if sampler.name == "bpg" else "mc")), initial)
+    method = Method(sampler, get_estimator(estimator or MADE_FOR.get(sampler.name, "mc")), initial)
     if method.estimator.name == "wis+mc" and not initial:
         raise SpecError(f"{spec!r}: wis+mc weighs initial data against new data; write init+{text}/wis+mc")
     return method

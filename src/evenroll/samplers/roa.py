@@ -1,0 +1,171 @@
+"""Robust on-policy acting: with probability ρ the action that brings the mean score nearest to zero, else a ~ π_e.
+
+From the code the paper's authors released with it (the paper itself does not describe it):
+
+    a = argmin_a ‖(S + g(s, a)) / (k + 1)‖₁ ,   g(s, a) = ∇ log π_e(a|s), all parameters
+
+Candidates are all actions that π_e takes; of a Gaussian, the quantiles i/(n+1) of each dimension, one dimension after the
+other with the rest at the best value so far, medians first. Where some action has probability 1, a ~ π_e.
+One uniform number decides both: u < ρ is the search, (u − ρ)/(1 − ρ) is uniform again. So ρ = 0 is OS bit for bit.
+
+Behaviour probabilities. Discrete: (1 − ρ) π_e(a) + ρ 1{a = argmin}. Continuous: the search puts mass on single points,
+which π_e gives probability 0. The weight dπ_e/dπ_b is therefore 0 where the search chose (log π_b = +∞) and 1/(1 − ρ)
+elsewhere: ordinary importance sampling stays unbiased, and shows how little of ROA's data it can use.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from evenroll.kernel import (
+    CHOOSE,
+    LOG_BEHAVIOR,
+    UPDATE,
+    Floats,
+    Piece,
+    PolicyView,
+    Reals,
+    SamplerView,
+    add_score,
+    draw,
+    forward,
+    log_prob,
+    piece,
+    real,
+    shift,
+)
+from evenroll.policies import Policy
+from evenroll.samplers.base import Sampler, require
+from evenroll.simd import add, aligned, dot, lanes_of, load, multiply, narrow, over_columns, relu, splat
+
+CERTAIN = 1.0 - 1e-12  # a probability of 1, up to rounding
+EDGE = 2.0**-53  # the smallest uniform number the loop hands out
+TIE = 1e-12  # on a table all actions that are short of a whole count are equally good: the first is taken, not a rounding
+MISSING, FOUND, TAKEN = 0.0, 1.0, 2.0  # the argmin of this state: not looked for, known, known and acted on
+STATUS, TOTAL, OBS = 0, 1, 2  # memory: status, a sum in progress, the observation; then argmin, candidate, u
+
+
+@dataclass(frozen=True)
+class ROA(Sampler):
+    """With probability rho the candidate action that leaves the smallest ‖Σ ∇log π_e‖₁, else an action of π_e."""
+
+    rho: float
+    candidates: int = 9
+    name = "roa"
+
+    def __post_init__(self) -> None:
+        require(0.0 <= self.rho <= 1.0, f"roa: rho must lie in [0, 1], not {self.rho}")
+        require(self.candidates >= 1, f"roa: candidates must be at least 1, not {self.candidates}")
+
+    def pieces(self) -> dict[str, Piece]:
+        return {"choose": choose, "log_behavior": log_behavior, "update": update}
+
+    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+        return np.array([self.rho, self.candidates, policy.n_actions or 0, policy.obs_dim])
+
+    def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+        both = np.zeros(2 * policy.parameters, dtype=policy.dtype)  # S, and S + g of a candidate
+        return aligned(both, policy.first_weight), np.zeros(OBS + policy.obs_dim + 3 * policy.action_dim)
+
+
+@over_columns(8)
+def _add_magnitudes(size: int) -> Any:
+    """total += Σ |x|."""
+
+    def columns(o: int, v: Reals, total: Floats) -> None:
+        x, one, minus = load(v, o, size), splat(narrow(1.0, v), size), splat(narrow(-1.0, v), size)
+        total[0] += dot(add(relu(x), relu(multiply(x, minus))), one)
+
+    return columns
+
+
+@njit
+def _imbalance(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, lanes: int) -> float:
+    """‖S + g(s, a)‖₁: the division by k + 1 is the same for all candidates."""
+    n = policy.dims[2]
+    S, candidate, total = sampler.vectors, shift(sampler.vectors, n), shift(sampler.memory, TOTAL)
+    for i in range(n):
+        candidate[i] = S[i]
+    add_score(policy, obs, action, 1.0, candidate)
+    total[0] = 0.0
+    _add_magnitudes(n, lanes, candidate, total)
+    return total[0]
+
+
+@njit
+def _search(policy: PolicyView, sampler: SamplerView, obs: Floats, lanes: int) -> bool:
+    """Find the argmin, after a forward pass in this state; False where an action has probability 1."""
+    candidates, n_actions, dim = int(sampler.hyper[1]), int(sampler.hyper[2]), policy.dims[1]
+    best = shift(sampler.memory, OBS + int(sampler.hyper[3]))
+    trial, u = shift(best, dim), shift(best, 2 * dim)
+    lowest = math.inf
+    if n_actions > 0:
+        for a in range(n_actions):
+            trial[0] = a
+            log_p = log_prob(policy, policy.out, trial)
+            if log_p >= math.log(CERTAIN):
+                return False
+            if log_p > -math.inf:
+                norm = _imbalance(policy, sampler, obs, trial, lanes)
+                if norm < lowest * (1.0 - TIE):
+                    lowest, best[0] = norm, a
+        return True
+    for i in range(dim):
+        u[i] = 0.5
+    for i in range(dim):
+        lowest, kept = math.inf, 0.5
+        for c in range(candidates):
+            u[i] = (c + 1.0) / (candidates + 1.0)
+            draw(policy, u, trial)  # the quantiles of π_e: no behaviour outputs were set, they are those of θ_e
+            norm = _imbalance(policy, sampler, obs, trial, lanes)
+            if norm < lowest * (1.0 - TIE):
+                lowest, kept = norm, u[i]
+        u[i] = kept
+    draw(policy, u, best)
+    return True
+
+
+@piece(CHOOSE)
+def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
+    rho, memory, n_obs = sampler.hyper[0], sampler.memory, int(sampler.hyper[3])
+    forward(policy, sampler.vectors, 0.0, obs)
+    for i in range(n_obs):
+        memory[OBS + i] = obs[i]
+    memory[STATUS] = MISSING
+    if u[0] < rho:
+        u[0] /= rho  # uniform again, should a ~ π_e after all
+        if _search(policy, sampler, obs, lanes_of(real)):
+            memory[STATUS] = TAKEN
+            for i in range(policy.dims[1]):
+                action[i] = memory[OBS + n_obs + i]
+        else:
+            draw(policy, u, action)
+    else:
+        u[0] = min(max((u[0] - rho) / (1.0 - rho), EDGE), 1.0 - EDGE)
+        draw(policy, u, action)
+
+
+@piece(LOG_BEHAVIOR)
+def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
+    rho, memory, discrete = sampler.hyper[0], sampler.memory, sampler.hyper[2] > 0.0
+    log_e = log_prob(policy, policy.out, action)
+    if rho == 0.0:
+        return log_e
+    if not discrete:
+        return math.inf if memory[STATUS] == TAKEN else math.log(1.0 - rho) + log_e
+    if memory[STATUS] == MISSING:
+        if not _search(policy, sampler, shift(memory, OBS), lanes_of(real)):
+            return log_e
+        memory[STATUS] = FOUND
+    is_best = action[0] == memory[OBS + int(sampler.hyper[3])]
+    return math.log((1.0 - rho) * math.exp(log_e) + (rho if is_best else 0.0))
+
+
+@piece(UPDATE)
+def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
+    add_score(policy, obs, action, 1.0, sampler.vectors)  # S += g(s, a)

@@ -1,0 +1,76 @@
+"""ROS that changes its behaviour only between trajectories, as the paper suggests for robots that must not adapt on the run.
+
+Algorithm 1 with S and k of the *finished* trajectories; the running one is summed up apart and folded in at its end.
+Where every trajectory is one step long this is ROS, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenroll.kernel import (
+    CHOOSE,
+    END_EPISODE,
+    UPDATE,
+    Floats,
+    Piece,
+    PolicyView,
+    SamplerView,
+    add_score,
+    draw,
+    forward,
+    piece,
+    real,
+    shift,
+)
+from evenroll.policies import Policy
+from evenroll.samplers.base import Sampler, require
+from evenroll.simd import aligned
+
+LARGEST = 1e100  # keeps α/k · S from overflowing
+
+
+@dataclass(frozen=True)
+class ROSEpisode(Sampler):
+    """Act with π at θ_e − α ∇L, ∇L the mean score of the trajectories that have finished."""
+
+    alpha: float
+    name = "ros-episode"
+
+    def __post_init__(self) -> None:
+        good = math.isfinite(self.alpha) and self.alpha >= 0
+        require(good, f"ros-episode: alpha must be a number ≥ 0, not {self.alpha}")
+
+    def pieces(self) -> dict[str, Piece]:
+        return {"choose": choose, "update": update, "end_episode": end_episode}
+
+    def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+        both = np.zeros(2 * policy.parameters, dtype=policy.dtype)
+        return aligned(both, policy.first_weight), np.zeros(2)  # S and the running trajectory's; k and its length
+
+
+@piece(CHOOSE)
+def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
+    alpha, k, S = sampler.hyper[0], sampler.memory[0], sampler.vectors
+    forward(policy, S, min(alpha / k, LARGEST) if k > 0.0 else 0.0, obs)  # θ_b, the same for the whole trajectory
+    draw(policy, u, action)
+
+
+@piece(UPDATE)
+def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
+    add_score(policy, obs, action, 1.0, shift(sampler.vectors, policy.dims[2]))
+    sampler.memory[1] += 1.0
+
+
+@piece(END_EPISODE)
+def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
+    n = policy.dims[2]
+    S, running = sampler.vectors, shift(sampler.vectors, n)
+    for i in range(n):
+        S[i] += running[i]
+        running[i] = real(0.0)
+    sampler.memory[0] += sampler.memory[1]
+    sampler.memory[1] = 0.0

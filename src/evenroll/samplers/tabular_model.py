@@ -1,0 +1,152 @@
+"""What `revar` and `odi` share: a model of a finite MDP counted from the data, and a table of behaviour probabilities.
+
+Per cell (s, a): visits, Σ r, Σ r², and how often each state came next. A trajectory's last step leads nowhere, whether it
+terminated or reached the horizon. The behaviour table is π_e until `first` trajectories have finished, and is then worked
+out anew whenever their number has grown by a quarter: a trajectory's behaviour is fixed before it is sampled, and the cost
+of all fits together grows with the logarithm of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from evenroll.kernel import CHOOSE, UPDATE, Floats, PolicyView, SamplerView, draw, forward, out_b, piece, shift
+from evenroll.policies import Policy, TabularSoftmax
+from evenroll.samplers.base import Sampler, require
+
+LARGEST_MODEL = 4_000_000  # states² · actions: 32 MB, and about a second per fit
+MAX_SWEEPS = 1000  # of a recursion that may not converge (a policy that never ends); 1 sweep = 1 step to go
+TOLERANCE = 1e-10
+PRIOR = 3.0  # visits; measured on the bandit: 0 is worse than OS up to 2⁹ pulls, 1 … 10 alike
+HEADER = 4
+EPISODES, NEXT_FIT, LAST = 0, 1, 2  # memory: finished trajectories; fit when there are this many; cell of the last step
+
+
+@dataclass(frozen=True)
+class TabularDesign(Sampler):
+    """A behaviour table designed from counts.
+
+    first  trajectories sampled from π_e before the first design
+    mix    share of π_e in the behaviour: no step's weight exceeds 1/mix, and every action stays possible
+    """
+
+    first: int = 10
+    mix: float = 0.1
+
+    def __post_init__(self) -> None:
+        require(self.first >= 1, f"{self.name}: first must be at least 1, not {self.first}")
+        require(0.0 <= self.mix <= 1.0, f"{self.name}: mix must lie in [0, 1], not {self.mix}")
+
+    def check(self, policy: Policy) -> None:
+        fits = isinstance(policy, TabularSoftmax)
+        require(fits, f"{self.name} needs a tabular policy: it counts visits to states; use auto, ros or roa for networks")
+        size = (policy.n_states or 0) ** 2 * (policy.n_actions or 0)
+        require(size <= LARGEST_MODEL, f"{self.name}: states² · actions = {size} is more than {LARGEST_MODEL}")
+
+    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+        return np.array([self.first, self.mix, gamma])
+
+    def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+        states, cells = policy.n_states or 0, policy.parameters
+        memory = np.zeros(HEADER + cells * (6 + states) + 2 * states)
+        memory[NEXT_FIT], memory[LAST] = self.first, -1.0
+        return np.zeros(1, dtype=policy.dtype), memory
+
+
+@njit
+def columns(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
+    """visits, Σ r, Σ r², b, two tables to work in (all by cell), successors (by cell and state), two lists by state."""
+    cells, states = policy.dims[2], policy.dims[3]
+    visits = shift(sampler.memory, HEADER)
+    successors = shift(visits, 6 * cells)
+    values = shift(successors, cells * states)
+    return (
+        visits, shift(visits, cells), shift(visits, 2 * cells), shift(visits, 3 * cells), shift(visits, 4 * cells),
+        shift(visits, 5 * cells), successors, values, shift(values, states),
+    )  # fmt: skip
+
+
+@piece(CHOOSE)
+def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
+    forward(policy, sampler.vectors, 0.0, obs)
+    if sampler.memory[EPISODES] >= sampler.hyper[0]:
+        n = policy.dims[0]
+        b, log_b = shift(columns(policy, sampler)[3], int(obs[0]) * n), out_b(policy)
+        for a in range(n):
+            log_b[a] = math.log(b[a]) if b[a] > 0.0 else -math.inf
+    draw(policy, u, action)
+
+
+@piece(UPDATE)
+def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
+    visits, rewards, squares, _, _, _, successors, _, _ = columns(policy, sampler)
+    s = int(obs[0])
+    cell, last = s * policy.dims[0] + int(action[0]), int(sampler.memory[LAST])
+    if last >= 0:
+        successors[last * policy.dims[3] + s] += 1.0
+    visits[cell] += 1.0
+    rewards[cell] += reward
+    squares[cell] += reward * reward
+    sampler.memory[LAST] = cell
+
+
+@njit
+def fit_is_due(sampler: SamplerView) -> bool:
+    """Count a finished trajectory; True when it is time for a new design."""
+    memory = sampler.memory
+    memory[LAST] = -1.0
+    memory[EPISODES] += 1.0
+    if memory[EPISODES] < memory[NEXT_FIT]:
+        return False
+    memory[NEXT_FIT] = math.ceil(1.25 * memory[EPISODES])
+    return True
+
+
+@njit
+def reward_moments(cell: int, visits: Floats, rewards: Floats, squares: Floats) -> tuple[float, float]:
+    """Mean and (biased) variance of a cell's rewards; what rounding leaves of a constant's variance is 0."""
+    mean = rewards[cell] / visits[cell]
+    variance = squares[cell] / visits[cell] - mean * mean
+    return mean, variance if variance > 1e-9 * mean * mean else 0.0
+
+
+@njit
+def expected_next(cell: int, states: int, visits: Floats, successors: Floats, values: Floats) -> float:
+    """Σ_{s'} p̂(s'|s, a) x(s')."""
+    total, row = 0.0, shift(successors, cell * states)
+    for s in range(states):
+        if row[s] > 0.0:
+            total += row[s] * values[s]
+    return total / visits[cell]
+
+
+@njit
+def set_behavior(policy: PolicyView, sampler: SamplerView, strengths: Floats) -> None:
+    """b(a|s) = (1 − mix) π √x / Σ π √x + mix π, x(s, a) the strengths.
+
+    With few visits x is little known: PRIOR visits of the state's average strength are added to those there were. A state
+    where nothing is known, or nothing varies, keeps π_e.
+    """
+    n, mix = policy.dims[0], sampler.hyper[1]
+    visits, b = shift(sampler.memory, HEADER), columns(policy, sampler)[3]
+    for s in range(policy.dims[3]):
+        row = s * n
+        average, known = 0.0, 0.0
+        for i in range(row, row + n):
+            if visits[i] > 0.0:
+                average += policy.aux[i] * strengths[i]
+                known += policy.aux[i]
+        average = average / known if known > 0.0 else 0.0
+        total = 0.0
+        for i in range(row, row + n):
+            seen = visits[i] * strengths[i] if visits[i] > 0.0 else 0.0
+            b[i] = policy.aux[i] * math.sqrt((seen + PRIOR * average) / (visits[i] + PRIOR))
+            total += b[i]
+        for i in range(row, row + n):
+            good = total > 0.0 and math.isfinite(total)
+            b[i] = (1.0 - mix) * b[i] / total + mix * policy.aux[i] if good else policy.aux[i]
