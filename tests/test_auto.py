@@ -98,7 +98,8 @@ def _odd_policies() -> dict[str, tuple[str, Policy]]:
     certain = np.full((16, 4), -np.inf)
     certain[:, 1] = certain[:, 3] = 0.0
     discrete, real = (initial_policy(get_domain(d), rng) for d in ("cartpole", "cartpole-continuous"))
-    assert isinstance(discrete, MLP) and isinstance(real, MLP)
+    assert isinstance(discrete, MLP)
+    assert isinstance(real, MLP)
 
     def with_head(base: MLP, weight: np.ndarray, bias: np.ndarray) -> MLP:
         return MLP(base.layers, weight, bias, head=base.head, norm=base.norm)
@@ -152,7 +153,7 @@ def test_error_is_well_below_on_policy_sampling(name: str) -> None:
 
 
 def test_initial_data_is_corrected() -> None:
-    """100 off-policy episodes, then as many steps again ×4: the bias of the start has gone, on-policy data only dilutes it."""
+    """100 off-policy episodes, then 512 more: the bias of the start is gone; on-policy data only dilutes it."""
     result = compare("gridworld", ["init+auto/mc", "init+os/mc"], trials=60, budget=512, seed=5, workers=1)
     auto, plain = (curve.mse[-1] for curve in result.curves)
     assert auto < 0.3 * plain  # measured: 0.03
@@ -160,7 +161,8 @@ def test_initial_data_is_corrected() -> None:
 
 @pytest.mark.parametrize(
     ("name", "spec", "alarm"),
-    [("bandit", "ros", False), ("gridworld", "ros", False), ("cartpole", "ros", False), ("cartpole-continuous", "ros", False),
+    [("bandit", "ros", False), ("gridworld", "ros", False), ("cartpole", "ros", False),
+     ("cartpole-continuous", "ros", False),
      ("cartpole", "ros:alpha=1000", True), ("cartpole-continuous", "ros:alpha=100", True), ("cartpole", "auto", False)],
 )  # fmt: skip
 def test_the_guard_tells_who_runs_away(name: str, spec: str, alarm: bool) -> None:

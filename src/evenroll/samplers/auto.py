@@ -32,6 +32,7 @@ from evenroll.kernel import (
     LOG_BEHAVIOR,
     UPDATE,
     Floats,
+    Ints,
     Piece,
     PolicyView,
     Reals,
@@ -55,7 +56,6 @@ GAIN_NETWORK = 0.5  # of what a step could repay
 PRIOR_OF_TIME = 0.1  # share of a table's advantages thought to change with time
 EVERY_STEP = 32  # K learns from every step up to 32 D of them, then from one in STRIDE
 STRIDE = 16
-LONGEST_REST = 16  # steps between looks at S, once c is so small that nothing is lost: c · rest ≤ ½/D
 
 # memory: the clock, then scratch, then what was learnt
 K_, T_, DISCOUNT, NEXT, KNOWN = 0, 1, 2, 3, 4
@@ -96,8 +96,8 @@ class Auto(Sampler):
         else:
             D = int(self.hyper(policy, 1.0, 1.0)[WIDTH])
             memory = np.zeros(HEAD + 2 * n + 2 * D * D)
-            D += -D % 8
-            vectors = np.zeros(D + 2 * n * D + D * D, dtype=policy.dtype)
+            D += 8 - D % 8
+            vectors = np.zeros(2 * D + 2 * n * D + D * D, dtype=policy.dtype)
         memory[DISCOUNT], memory[NEXT] = 1.0, 8.0
         return vectors, memory
 
@@ -152,23 +152,24 @@ def _tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Fl
 
 
 @njit
-def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, Any, Any]:
-    """D, rounded up to full registers, and ψ [D], S, β [n, D], P [D, D]."""
+def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, Any, Any, Any]:
+    """D, rounded up to full registers, and ψ, Pψ [D], S, β [n, D], P [D, D]."""
     D, n, psi = _padded(int(sampler.hyper[WIDTH])), policy.dims[0], sampler.vectors
-    S = shift(psi, D)
-    return D, psi, S, shift(S, n * D), shift(S, 2 * n * D)
+    S = shift(psi, 2 * D)
+    return D, psi, shift(psi, D), S, shift(S, n * D), shift(S, 2 * n * D)
 
 
 @njit
 def _padded(width: int) -> int:
-    return width + (-width) % 8
+    """Full registers, and at least one zero beyond the width."""
+    return width + 8 - width % 8
 
 
 @njit
 def _tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Floats) -> None:
     """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, with c = ½ min(1/D, D/k); β = (K/k)⁻¹ S comes from `update`."""
     directions = sampler.hyper[DIRECTIONS]
-    D, psi, _, beta, _ = _vectors(policy, sampler)
+    D, psi, _, _, beta, _ = _vectors(policy, sampler)
     features(policy, sampler.memory[DISCOUNT], psi)
     sampler.memory[KNOWN] = 1.0
     c = GAIN_NETWORK * min(1.0 / directions, directions / (sampler.memory[K_] + 1.0))
@@ -209,15 +210,23 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
 
 @njit
 def _learn(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chosen: int) -> None:
-    """S += x ⊗ ψ, K += spread ψψᵀ; P = (K/k)⁻¹ whenever k has grown by a third; β = P S as often as c asks for."""
+    """S += x ⊗ ψ, β += x ⊗ Pψ, K += spread ψψᵀ;  P = (K/k)⁻¹ anew whenever k has grown by a third."""
     memory, n, width = sampler.memory, policy.dims[0], int(sampler.hyper[WIDTH])
     k = memory[K_] + 1.0
-    D, psi, S, beta, P = _vectors(policy, sampler)
+    D, psi, P_psi, S, beta, P = _vectors(policy, sampler)
     if memory[KNOWN] == 0.0:  # initial data: nothing was chosen here
         features(policy, memory[DISCOUNT], psi)
     memory[KNOWN] = 0.0
+    active = policy.index  # scratch: the features that are not 0
+    count = 0
+    for j in range(width):
+        active[count] = j
+        count += 1 if psi[j] != 0.0 else 0
+    active[count] = width
+    _combine(D, lanes, D, count, active, psi, P, P_psi)
     for r in range(n):
         _add(D, lanes, narrow(x[r], psi), psi, shift(S, r * D))
+        _add(D, lanes, narrow(x[r], psi), P_psi, shift(beta, r * D))
     K = shift(x, n)
     inverse = shift(K, width * width)
     plenty = k > EVERY_STEP * width
@@ -235,18 +244,16 @@ def _learn(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chos
         for j in range(width):
             if wide[j] != 0.0:
                 _add(width, 4, weight * wide[j], wide, shift(K, j * width))
-    anew = k >= memory[NEXT]
-    if anew:
+    if k >= memory[NEXT]:
         memory[NEXT] = math.ceil(k * 4.0 / 3.0)
         _invert(width, K, k, inverse)
         for j in range(width):
             for i in range(width):
                 P[j * D + i] = narrow(inverse[j * width + i], psi)
-    directions = sampler.hyper[DIRECTIONS]
-    rest = min(1 + int(k / (directions * directions)), LONGEST_REST)
-    if anew or int(k) % rest == 0:
+        for j in range(width + 1):
+            active[j] = j
         for r in range(n):
-            _combine(D, lanes, D, width, shift(S, r * D), P, shift(beta, r * D))
+            _combine(D, lanes, D, width, active, shift(S, r * D), P, shift(beta, r * D))
 
 
 @over_columns(4)
@@ -271,13 +278,14 @@ def _add(size: int) -> Any:
 
 @over_columns(8)
 def _combine(size: int) -> Any:
-    """result = Σ_j a_j P[j, :], as two sums that need not wait for each other."""
+    """result = Σ_j a_j P[j, :] over the listed j, as two sums that need not wait for each other."""
 
-    def columns(o: int, D: int, width: int, a: Reals, P: Reals, result: Reals) -> None:
+    def columns(o: int, D: int, count: int, active: Ints, a: Reals, P: Reals, result: Reals) -> None:
         even, odd = splat(narrow(0.0, a), size), splat(narrow(0.0, a), size)
-        for j in range(0, width, 2):  # what is beyond the width is 0
+        for i in range(0, count, 2):  # one more is listed: a zero
+            j, m = active[i], active[i + 1]
             even = fma(splat(a[j], size), load(P, j * D + o, size), even)
-            odd = fma(splat(a[j + 1], size), load(P, (j + 1) * D + o, size), odd)
+            odd = fma(splat(a[m], size), load(P, m * D + o, size), odd)
         store(result, o, add(even, odd))
 
     return columns
