@@ -20,12 +20,12 @@ $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	touch $@
 
 demo: $(VENV)/.core
-	$(BIN)/evenroll evaluate gridworld --sampler ros --episodes 1000
-	$(BIN)/evenroll compare gridworld --method os/mc --method bpg/ois --method ros/mc --method init+ros/mc --plot demo.png
-	$(BIN)/evenroll compare cartpole --method os/mc --method ros/mc --trials 40 --budget 1024
+	$(BIN)/evenroll evaluate cartpole --episodes 500
+	$(BIN)/evenroll compare gridworld --method os/mc --method bpg/ois --method ros/mc --method auto/mc --method init+auto/mc --plot demo.png
+	$(BIN)/evenroll compare cartpole --method os/mc --method ros/mc --method auto/mc --trials 40 --budget 1024
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests examples

@@ -20,7 +20,7 @@ from evenroll.samplers import Sampler
 from evenroll.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.sequential import MOST_EPISODES, Target, collect_until
 
-DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "ros", "mc"
+DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,23 @@ def evaluate(
     gamma = domain.gamma if gamma is None else gamma
     known = domain.known_truth(policy) if chosen.name == "bpg" else None
     driver = Driver(
-        policy, chosen, (seed,), gamma=gamma, horizon=domain.horizon, record_steps=True,
+        policy,
+        chosen,
+        (seed,),
+        gamma=gamma,
+        horizon=domain.horizon,
+        record_steps=True,
         value=known.value if known else 1.0,
-    )  # fmt: skip
+    )
     env = domain.trial_environment((seed,))
 
     def look(data: Rollouts, level: float) -> tuple[float, Interval | str]:
-        return estimate_with_interval(
+        value, found = estimate_with_interval(
             data, policy, chosen, how, level, kind=interval, force=force_interval, bounds=bounds
-        )  # fmt: skip
+        )
+        if isinstance(found, Interval) and found.kind == "score" and driver.divergence.runs_away:
+            return value, f"{chosen} runs away from the policy, and the data with it"
+        return value, found
 
     if target is None:
         data = driver.run(env, steps=steps, episodes=episodes)
