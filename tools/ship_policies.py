@@ -13,7 +13,6 @@ from pathlib import Path
 from evenroll.domains import DOMAINS, get_domain
 from evenroll.files import write_atomically
 from evenroll.policies import load_policy, policy_digest, save_policy
-from evenroll.study import default_workers
 from evenroll.train import RECIPES, reinforce
 from evenroll.values import value_by_rollouts
 
@@ -32,7 +31,7 @@ def ship(name: str) -> None:
     else:
         first = value_by_rollouts(domain, policy, 200_000, seed=1)
         episodes = math.ceil(first.variance / first.value**2 / TARGET)
-        known = value_by_rollouts(domain, policy, episodes, seed=2, workers=default_workers())
+        known = value_by_rollouts(domain, policy, episodes, seed=2)
         method = f"mean of {episodes} on-policy episodes, rounded up to whole blocks (seed 2)"
     assert known is not None
     record = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,8 +14,9 @@ from evenroll.domains import Domain, Truth, get_domain
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.intervals import Interval, clopper_pearson, estimate_with_interval, student_t
 from evenroll.language import Method, get_method
+from evenroll.parallel import in_order
 from evenroll.policies import Policy
-from evenroll.study import default_workers, initial_data
+from evenroll.study import initial_data
 from evenroll.values import truth
 
 
@@ -81,7 +81,6 @@ def coverage(
         raise SpecError("a redrawn bandit has another value in every run; use the fixed one")
     policy = policy or domain.policy()
     domain.environment(None).check(policy)
-    workers = workers or default_workers()
     given = None if value is None else Truth(value, 0.0, math.nan, math.nan)
     best = given or truth(domain, policy, seed=seed, workers=workers)
     known, value_se = best.value, best.value_se
@@ -103,15 +102,7 @@ def coverage(
         return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact
 
     rows = [run(0)]  # a refusal comes before the pool starts, and compilation too
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for done, row in enumerate(pool.map(run, range(1, repeats)), 2):
-                rows.append(row)
-                if progress is not None:
-                    progress(done, repeats)
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    rows += in_order(run, range(1, repeats), workers, progress)
     estimate, low, high, iid, fallback, exact = np.array(rows, dtype=np.float64).T
     inside = int(np.sum((low <= known) & (known <= high)))
     half = float((high - low).mean() / 2)

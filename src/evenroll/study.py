@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from evenroll.domains import Domain, Truth, get_domain
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.fitting import with_features
 from evenroll.language import Method, get_method
+from evenroll.parallel import default_workers, in_order
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import OffPolicy
@@ -237,7 +237,6 @@ def compare(
     known = _truth(domain, policy, value, mean_length, seed, workers, progress)
     points = checkpoints_for(known.mean_length, budget, any(m.initial for m in parsed))
     total = len(parsed) * trials
-    results: list[list[np.ndarray]] = [[] for _ in parsed]
     jobs = [(m, t) for m in range(len(parsed)) for t in range(trials)]
 
     def job(which: tuple[int, int]) -> np.ndarray:
@@ -257,18 +256,10 @@ def compare(
     for method in parsed:  # compile before the clock starts
         run_trial(domain, policy, method, known, (1,), (seed, 0), initial_episodes=1, sampling_error=sampling_error)
     started = time.perf_counter()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for done, ((m, _), result) in enumerate(zip(jobs, pool.map(job, jobs), strict=True), 1):
-                results[m].append(result)
-                if progress is not None:
-                    progress(done, total)
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    results = in_order(job, jobs, workers, progress)
     curves = []
-    for method, rows in zip(parsed, results, strict=True):
-        stacked = np.stack(rows)
+    for i, method in enumerate(parsed):
+        stacked = np.stack(results[i * trials : (i + 1) * trials])
         kl, grad_norm = (stacked[:, 1], stacked[:, 2]) if sampling_error else (None, None)
         curves.append(Curve(str(method), stacked[:, 0], kl, grad_norm, int(stacked[:, 3, 0].sum())))
     return Comparison(
@@ -283,12 +274,6 @@ def compare(
         env_steps=total * points[-1],
         seconds=time.perf_counter() - started,
     )
-
-
-def default_workers() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def _truth(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from evenroll.collect import Driver
 from evenroll.domains import Domain, Truth
+from evenroll.parallel import in_order
 from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy
 
@@ -21,7 +21,7 @@ def value_by_rollouts(
     episodes: int,
     *,
     seed: int = 0,
-    workers: int = 2,
+    workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Truth:
     """Mean return of `episodes` on-policy episodes (rounded up to whole blocks)."""
@@ -33,12 +33,7 @@ def value_by_rollouts(
         data = driver.run(env, episodes=BLOCK)
         return float(data.returns.sum()), float((data.returns**2).sum()), float(data.lengths.sum())
 
-    sums = []
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        for done, result in enumerate(pool.map(block, range(blocks)), 1):
-            sums.append(result)
-            if progress is not None:
-                progress(done, blocks)
+    sums = in_order(block, range(blocks), workers, progress)
     n = blocks * BLOCK
     total, squares, steps = np.array(sums).sum(axis=0)
     variance = max(0.0, float(squares - total**2 / n) / (n - 1))
@@ -51,7 +46,7 @@ def truth(
     *,
     episodes: int = 1_000_000,
     seed: int = 0,
-    workers: int = 2,
+    workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Truth:
     """The best available value of a policy."""
