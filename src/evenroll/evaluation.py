@@ -14,6 +14,7 @@ from evenroll.estimators import Estimator
 from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.intervals import Interval, estimate_with_interval
 from evenroll.language import get_estimator, get_sampler
+from evenroll.parallel import single_threaded_blas
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import Sampler
@@ -150,12 +151,13 @@ def evaluate(
             return value, f"{chosen} runs away from the policy, and the data with it"
         return value, found
 
-    if target is None:
-        data = driver.run(env, steps=steps, episodes=episodes)
-        value, found = look(data, confidence)
-    else:
-        assert episodes is not None
-        data, value, found = collect_until(driver, env, look, target, confidence, episodes)
+    with single_threaded_blas():
+        if target is None:
+            data = driver.run(env, steps=steps, episodes=episodes)
+            value, found = look(data, confidence)
+        else:
+            assert episodes is not None
+            data, value, found = collect_until(driver, env, look, target, confidence, episodes)
     low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
     log_weights = None if how.log_weights is None else how.log_weights(data, policy)
     return Evaluation(

@@ -19,13 +19,18 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
+def single_threaded_blas() -> threadpool_limits:
+    """Within this context linear algebra stays on the thread that asks for it. Its own threads are no use for matrices
+    as narrow as ours, fight with our threads, and change the last bits."""
+    return threadpool_limits(1, user_api="blas")
+
+
 def in_order(
     run: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None, progress: Progress | None = None
 ) -> list[Result]:
-    """run(item) for every item, results in their order. Linear algebra stays on the thread that asks for it: its own
-    threads would fight with ours, and change the last bits."""
+    """run(item) for every item, results in their order."""
     results = []
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers or default_workers()) as pool:
+    with single_threaded_blas(), ThreadPoolExecutor(workers or default_workers()) as pool:
         try:
             for result in pool.map(run, items):
                 results.append(result)
