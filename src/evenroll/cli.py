@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from evenroll import __version__
+from evenroll.cli_leaderboard import leaderboard
 from evenroll.errors import EvenrollError
 
 if TYPE_CHECKING:
@@ -406,6 +407,9 @@ def coverage(
         f"half-width {_significant(result.half_width)}: {_significant(result.oracle_ratio)} of the oracle's, "
         f"{_significant(result.iid_ratio)} of the i.i.d. one; fallback {result.fallback:.1%}, exact {result.exact:.1%}"
     )
+
+
+app.command(epilog="Example: [cyan]evenroll leaderboard --quick --domains gridworld --out results[/cyan]")(leaderboard)
 
 
 def main() -> None:

@@ -62,6 +62,9 @@ class ROA(Sampler):
         require(0.0 <= self.rho <= 1.0, f"roa: rho must lie in [0, 1], not {self.rho}")
         require(self.candidates >= 1, f"roa: candidates must be at least 1, not {self.candidates}")
 
+    def _shown(self) -> list[tuple[str, Any]]:
+        return super()._shown() if self.candidates != 9 else [("rho", self.rho)]
+
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "log_behavior": log_behavior, "update": update}
 

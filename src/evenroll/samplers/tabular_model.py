@@ -8,6 +8,7 @@ of all fits together grows with the logarithm of the data.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,9 @@ class TabularDesign(Sampler):
     def __post_init__(self) -> None:
         require(self.first >= 1, f"{self.name}: first must be at least 1, not {self.first}")
         require(0.0 <= self.mix <= 1.0, f"{self.name}: mix must lie in [0, 1], not {self.mix}")
+
+    def _shown(self) -> list[tuple[str, Any]]:
+        return [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
 
     def check(self, policy: Policy) -> None:
         fits = isinstance(policy, TabularSoftmax)
