@@ -14,7 +14,7 @@ from evenroll.domains import DOMAINS
 from evenroll.plots import COLOURS
 from evenroll.study import compare
 
-METHODS = {"os/mc": "on-policy", "bpg/ois": "BPG", "ros/mc": "ROS"}
+METHODS = {"os/mc": "on-policy", "bpg/ois": "BPG", "ros/mc": "ROS, tuned", "auto/mc": "auto"}
 OUT = Path(__file__).parents[1] / "docs" / "images" / "mse.png"
 
 
@@ -25,7 +25,7 @@ def main() -> None:
         x = np.array(result.checkpoints, dtype=float)
         axis.plot(x, result.on_policy_theory(), ":", color="0.5", lw=1, label="on-policy, theory")
         for curve, label, colour in zip(
-            result.curves, METHODS.values(), COLOURS[:1] + COLOURS[2:3] + COLOURS[1:2], strict=True
+            result.curves, METHODS.values(), (*COLOURS[:1], *COLOURS[2:3], *COLOURS[1:2], *COLOURS[3:4]), strict=True
         ):
             good = curve.missing <= result.trials / 2
             axis.plot(x[good], curve.mse[good], color=colour, lw=1.8, label=label)

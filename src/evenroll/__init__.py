@@ -1,7 +1,7 @@
 """evenroll: what a policy is worth, from fewer environment steps.
 
     import evenroll
-    print(evenroll.evaluate("gridworld", sampler="ros:alpha=1000", episodes=500))
+    print(evenroll.evaluate("cartpole", episodes=500))
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _WHERE = {
     "load_policy": "policies",
     "save_policy": "policies",
     "Sampler": "samplers",
+    "Auto": "samplers",
     "OnPolicy": "samplers",
     "ROS": "samplers",
     "BPG": "samplers",
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from evenroll.evaluation import Evaluation, evaluate
     from evenroll.policies import MLP, Policy, TabularSoftmax, epsilon_greedy, load_policy, save_policy
     from evenroll.rollouts import Rollouts
-    from evenroll.samplers import BPG, ROS, OffPolicy, OnPolicy, Sampler
+    from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
     from evenroll.study import Comparison, compare
 
 
