@@ -1,7 +1,7 @@
 """evenroll: what a policy is worth, from fewer environment steps.
 
-    import evenroll
-    print(evenroll.evaluate("cartpole", episodes=500))
+import evenroll
+print(evenroll.evaluate("cartpole", episodes=500))
 """
 
 from __future__ import annotations

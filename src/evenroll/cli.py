@@ -124,8 +124,10 @@ def _with_error(x: float, error: float) -> str:
 def evaluate(
     domain: DomainArgument,
     policy: PolicyOption = None,
-    sampler: Annotated[str, typer.Option(help="os, ros:alpha=…, bpg:batch=…,step_size=…, off:delta=…")] = "ros",
-    estimator: Annotated[str, typer.Option(help="mc, ois or wis")] = "mc",
+    sampler: Annotated[
+        str, typer.Option(help="auto, os, ros:alpha=…, bpg:batch=…,step_size=…, roa:rho=… and others (see the docs).")
+    ] = "auto",
+    estimator: Annotated[str, typer.Option(help="mc, score, ois, wis, pdis, ris, wris, fqe, fqe-net, dr or wdr.")] = "mc",
     episodes: Annotated[int | None, typer.Option(help="Trajectories to collect (default 1000).")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps to take instead.")] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount; default: the domain's.")] = None,
@@ -269,7 +271,6 @@ def value(
 ) -> None:
     """The true value of a policy: dynamic programming, or very many rollouts with their standard error."""
     from evenroll.domains import get_domain
-    from evenroll.study import default_workers
     from evenroll.values import truth, value_by_rollouts
 
     _writable(json_file)
@@ -278,7 +279,7 @@ def value(
     where.environment(None).check(chosen)
     with _progress("blocks of rollouts", json_file == "-") as progress:
         run = value_by_rollouts if fresh else truth
-        known = run(where, chosen, episodes=episodes, seed=seed, workers=workers or default_workers(), progress=progress)
+        known = run(where, chosen, episodes=episodes, seed=seed, workers=workers, progress=progress)
     data = {
         "domain": str(where),
         "value": known.value,
