@@ -13,6 +13,7 @@ from evenroll.estimators.importance import trajectory_log_weights
 from evenroll.language import get_sampler
 from evenroll.policies import MLP, TabularSoftmax
 from evenroll.samplers import ODI, PROPS, ROA, ROS, OnPolicy, ReVar, ROSEpisode, ROSHead
+from evenroll.samplers.tabular_model import PRIOR
 from evenroll.theory import count_deviation
 
 TABLES = ("bandit", "gridworld")
@@ -267,7 +268,7 @@ def tree():
     return tabular_environment(P, R, [1.0, 0, 0, 0], [0, 0, 0, 1.0]), R, policy
 
 
-def designed(policy, strengths, counts, mix, prior=3.0):
+def designed(policy, strengths, counts, mix, prior=PRIOR):
     """b from known strengths, with the documented shrinkage and mixture."""
     pi = policy.table
     average = (pi * strengths * (counts > 0)).sum(1) / np.maximum((pi * (counts > 0)).sum(1), 1e-300)

@@ -23,7 +23,7 @@ from evenroll.samplers.base import Sampler, require
 LARGEST_MODEL = 4_000_000  # states² · actions: 32 MB, and about a second per fit
 MAX_SWEEPS = 1000  # of a recursion that may not converge (a policy that never ends); 1 sweep = 1 step to go
 TOLERANCE = 1e-10
-PRIOR = 3.0  # visits; measured on the bandit: 0 is worse than OS up to 2⁹ pulls, 1 … 10 alike
+PRIOR = 1.0  # visits. odi on the bandit, 2⁹ pulls, MSE over OS: 0 → 1.22 ± 0.10; 1 → 0.87, 3 → 0.88, 10 → 0.90 (± 0.05)
 HEADER = 4
 EPISODES, NEXT_FIT, LAST = 0, 1, 2  # memory: finished trajectories; fit when there are this many; cell of the last step
 
