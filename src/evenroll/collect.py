@@ -164,9 +164,10 @@ def _run_kernel(
             of_b = log_behavior(policy, sampler, a)
             of_e = log_prob(policy, policy.out, a)
             ratio = of_b - of_e
-            watched += 1.0
-            log_ratio += ratio
-            largest = max(largest, abs(ratio))
+            if math.isfinite(ratio):  # a point mass (roa on real actions) has no ratio
+                watched += 1.0
+                log_ratio += ratio
+                largest = max(largest, abs(ratio))
             if weigh:
                 log_weight -= ratio
             if keep:
@@ -242,9 +243,10 @@ def _act_kernel(
         ratio = tally[LOG_B] - tally[LOG_E]
         if clock[WEIGHTS]:
             tally[LOG_WEIGHT] -= ratio
-        tally[WATCHED] += 1.0
-        tally[LOG_RATIO] += ratio
-        tally[LARGEST] = max(tally[LARGEST], abs(ratio))
+        if math.isfinite(ratio):
+            tally[WATCHED] += 1.0
+            tally[LOG_RATIO] += ratio
+            tally[LARGEST] = max(tally[LARGEST], abs(ratio))
 
 
 def _observe_kernel(
