@@ -83,7 +83,7 @@ WATCH = 18
 RETURN, DISCOUNT, LOG_WEIGHT, GAMMA, LOG_E, LOG_B = 0, 1, 2, 3, 4, 5
 # … and how far π_b is from π_e: steps looked at, Σ log π_b/π_e of their actions, the largest of its absolute values.
 WATCHED, LOG_RATIO, LARGEST = 6, 7, 8
-WATCH_EVERY = 8  # steps, where the weights of all steps are not computed anyway
+WATCH_EVERY = 64  # steps, where the weights of all steps are not computed anyway
 
 RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2
 
@@ -159,7 +159,7 @@ def _run_kernel(
             before[i] = state[i]
         for i in range(n_u):
             uniforms[i] = uniform(action_state)
-        choose(policy, sampler, obs, uniforms, a)
+        choose(policy, sampler, here, uniforms, a)
         if weigh or (watch and steps % WATCH_EVERY == 0):
             of_b = log_behavior(policy, sampler, a)
             of_e = log_prob(policy, policy.out, a)
@@ -363,7 +363,7 @@ def _absorb(number: Any) -> Any:
 class Divergence:
     """How far actions were from the policy that is evaluated: KL(π_b ‖ π_e) in nats, on average, from the actions taken.
 
-    largest    |log π_b/π_e| of an action        (both from every step, or from one in eight where that is cheaper)
+    largest    |log π_b/π_e| of an action        (both from every step, or from one in WATCH_EVERY where that is cheaper)
     """
 
     kl: float  # per step
@@ -481,7 +481,7 @@ class Driver:
         env_u = np.zeros(max(1, env.reset_uniforms, env.step_uniforms))
         env_code = np.array([env.reset.address(self.number), env.step.address(self.number)], dtype=np.int64)
         kernel = _run(self.number)
-        room = min(episodes or limit, 4096)
+        room = min(episodes or limit, steps or limit, 65536)
         step_room = min(steps or limit, 65536) if self.record_steps else 0
         chunks: list[tuple[np.ndarray, ...]] = []
         while True:

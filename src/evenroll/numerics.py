@@ -65,7 +65,7 @@ def exp_negative(x: float) -> float:
     middle = (0.041666666666666664 + r * 0.008333333333333333) + r2 * (0.001388888888888889 + r * 0.0001984126984126984)
     high = (2.48015873015873e-05 + r * 2.7557319223985893e-06) + r2 * (2.755731922398589e-07 + r * 2.505210838544172e-08)
     top = 2.08767569878681e-09 + r * 1.6059043836821613e-10
-    value = (low + r4 * (middle + r4 * (high + r4 * top))) * _exponent(shifted)
+    value = ((low + r4 * middle) + (r4 * r4) * (high + r4 * top)) * _exponent(shifted)
     return value if x > -708.0 else 0.0
 
 

@@ -59,9 +59,10 @@ def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
     n = policy.dims[0]
     logits = out_b(policy)
     cumulative = shift(logits, n)
-    top = logits[0]
-    for i in range(1, n):
-        top = max(top, logits[i])
+    top, other = logits[0], logits[n - 1]
+    for i in range(1, (n + 1) // 2):  # from both ends: half the wait
+        top, other = max(top, logits[i]), max(other, logits[n - 1 - i])
+    top = max(top, other)
     total = 0.0
     for i in range(n):
         total += exp_negative(logits[i] - top)

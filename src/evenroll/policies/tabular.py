@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 
 from evenroll.errors import PolicyError
-from evenroll.kernel import ADD_SCORE, FEATURES, FORWARD, PREPARE, Floats, Piece, PolicyView, Reals, out_b, piece, shift
+from evenroll.kernel import (
+    ADD_SCORE,
+    FEATURES,
+    FORWARD,
+    FUSED,
+    PREPARE,
+    Floats,
+    Piece,
+    PolicyView,
+    Reals,
+    out_b,
+    piece,
+    shift,
+)
 from evenroll.policies.base import Policy
 from evenroll.policies.heads import (
     draw_categorical,
@@ -80,7 +93,7 @@ def epsilon_greedy(greedy: Any, n_actions: int, epsilon: float) -> TabularSoftma
     return TabularSoftmax.from_probabilities(table)
 
 
-@piece(FORWARD)
+@piece(FORWARD, fastmath=FUSED)
 def forward_table(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
     n = policy.dims[0]
     row = int(obs[0]) * n
