@@ -181,7 +181,7 @@ def test_trials_do_not_share_randomness() -> None:
     assert (a.actions != b.actions).mean() > 0.2
 
 
-@pytest.mark.parametrize("name", ["bandit", "gridworld"])
+@pytest.mark.parametrize("name", DOMAINS)
 def test_on_policy_error_is_its_theory(name: str, base_seed: int) -> None:
     """MSE of OS at 256 episodes against Var/(n v²): 2,000 trials, relative s.e. about 3.5 %; fails at 4.4 s.e., so a
     deviation of 16 % is caught and P(false) < 1e-4. (Stopping at a step budget adds a bias below that.)"""
