@@ -364,7 +364,12 @@ def coverage(
         str | None, typer.Option(help=r"\[init+]SAMPLER\[:key=value,…]; default: what evaluate uses.")
     ] = None,
     estimator: Annotated[str | None, typer.Option(help="Default: what evaluate uses.")] = None,
-    episodes: Annotated[int, typer.Option(help="Episodes of each run.", min=3)] = 512,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes of each run (default 512); with --half-width the most.", min=3)
+    ] = None,
+    half_width: Annotated[
+        str | None, typer.Option(help="Each run stops when its interval is this narrow, as evaluate --half-width does.")
+    ] = None,
     repeats: Annotated[int, typer.Option(help="Independent runs, each with its interval.", min=2)] = 1000,
     confidence: ConfidenceOption = 0.95,
     interval: IntervalOption = "auto",
@@ -387,6 +392,7 @@ def coverage(
             policy=_policy(policy),
             value=value,
             episodes=episodes,
+            half_width=half_width,
             repeats=repeats,
             confidence=confidence,
             kind=interval,
@@ -408,6 +414,8 @@ def coverage(
         f"half-width {_significant(result.half_width)}: {_significant(result.oracle_ratio)} of the oracle's, "
         f"{_significant(result.iid_ratio)} of the i.i.d. one; fallback {result.fallback:.1%}, exact {result.exact:.1%}"
     )
+    if half_width is not None:
+        out.print(f"stopped after {result.episodes:.5g} episodes on average")
 
 
 app.command(epilog="Example: [cyan]evenroll leaderboard --quick --domains gridworld --out results[/cyan]")(leaderboard)

@@ -16,6 +16,8 @@ from evenroll.intervals import Interval, clopper_pearson, estimate_with_interval
 from evenroll.language import Method, get_method
 from evenroll.parallel import in_order
 from evenroll.policies import Policy
+from evenroll.rollouts import Rollouts
+from evenroll.sequential import MOST_EPISODES, Target, collect_until
 from evenroll.study import initial_data
 from evenroll.values import truth
 
@@ -28,6 +30,7 @@ class Coverage:
     half_width    mean over the runs            oracle_ratio  half_width / (1.96 · std of the estimates)
     iid_ratio     half_width / mean half-width of Student's t on the same returns
     fallback      share of runs that fell back to a wider interval
+    episodes      new ones in each run; with a `target` half-width the mean number at which the runs stopped
     exact         share of runs whose regression left only rounding error
     bias          mean error in standard deviations of the estimate
     """
@@ -36,7 +39,7 @@ class Coverage:
     method: str
     value: float
     value_se: float
-    episodes: int
+    episodes: float
     confidence: float
     repeats: int
     coverage: float
@@ -59,9 +62,10 @@ def coverage(
     *,
     policy: Policy | None = None,
     value: float | None = None,
-    episodes: int = 512,
+    episodes: int | None = None,
     repeats: int = 1000,
     confidence: float = 0.95,
+    half_width: float | str | None = None,
     kind: str = "auto",
     force: bool = False,
     initial_episodes: int = 100,
@@ -70,9 +74,14 @@ def coverage(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Coverage:
-    """`repeats` independent runs of `episodes` new episodes. The result does not depend on the number of workers."""
+    """`repeats` independent runs of `episodes` new episodes (default 512). The result does not depend on the number of workers.
+
+    With `half_width` each run stops as `evaluate` does, when its interval is narrow enough, at the latest at `episodes`.
+    """
     domain = get_domain(domain)
     parsed = get_method(method, domain)
+    target = None if half_width is None else Target.parse(half_width)
+    episodes = episodes or (512 if target is None else MOST_EPISODES)
     if episodes < 3 or repeats < 2:
         raise SpecError(f"coverage needs at least 3 episodes and 2 repeats, not {episodes} and {repeats}")
     if not 0.0 < confidence < 1.0:
@@ -85,31 +94,36 @@ def coverage(
     best = given or truth(domain, policy, seed=seed, workers=workers)
     known, value_se = best.value, best.value_se
 
-    def run(i: int) -> tuple[float, float, float, float, bool, bool]:
+    def interval(data: Rollouts, level: float) -> tuple[float, Interval | str]:
+        return estimate_with_interval(data, policy, parsed.sampler, parsed.estimator, level, kind=kind, force=force)
+
+    def run(i: int) -> tuple[float, float, float, float, bool, bool, int]:
         place = (seed, 21, i)
         start = initial_data(domain, policy, place, episodes=initial_episodes, delta=delta) if parsed.initial else None
         driver = Driver(
             policy, parsed.sampler, place, gamma=domain.gamma, horizon=domain.horizon, record_steps=True, initial=start,
             value=known,
         )  # fmt: skip
-        data = driver.run(domain.environment(None), episodes=episodes)
-        estimate, found = estimate_with_interval(
-            data, policy, parsed.sampler, parsed.estimator, confidence, kind=kind, force=force
-        )
+        env = domain.environment(None)
+        if target is None:
+            data = driver.run(env, episodes=episodes)
+            estimate, found = interval(data, confidence)
+        else:
+            data, estimate, found = collect_until(driver, env, interval, target, confidence, episodes)
         if not isinstance(found, Interval):
             raise NoEstimate(f"{parsed} has no interval: {found}")
         low, high = student_t(data.returns, confidence)
-        return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact
+        return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact, data.episodes - data.initial_episodes
 
     rows = [run(0)]  # a refusal comes before the pool starts, and compilation too
     rows += in_order(run, range(1, repeats), workers, progress)
-    estimate, low, high, iid, fallback, exact = np.array(rows, dtype=np.float64).T
+    estimate, low, high, iid, fallback, exact, stopped = np.array(rows, dtype=np.float64).T
     inside = int(np.sum((low <= known) & (known <= high)))
     half = float((high - low).mean() / 2)
     spread = float(estimate.std(ddof=1))
     steady = spread <= 1e-9 * abs(known)  # every run gives the same number: there is no oracle to compare with
     return Coverage(
-        str(domain), str(parsed), known, value_se, episodes, confidence, repeats, inside / repeats,
+        str(domain), str(parsed), known, value_se, episodes if target is None else float(stopped.mean()), confidence, repeats, inside / repeats,
         *clopper_pearson(inside, repeats), half,
         math.nan if steady else half / (1.96 * spread), _ratio(half, float(iid.mean())),
         float(fallback.mean()), float(exact.mean()), math.nan if steady else (float(estimate.mean()) - known) / spread,

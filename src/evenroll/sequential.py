@@ -22,8 +22,8 @@ from evenroll.errors import SpecError
 from evenroll.intervals import Interval
 from evenroll.rollouts import STEP_COLUMNS, Rollouts
 
-PILOT = 100  # episodes before the first look
-MARGIN = 1.15  # episodes planned over episodes predicted
+PILOT = 200  # episodes before the first look; 100 leaves skewed returns under-covered (docs/intervals.md)
+MARGIN = 1.3  # episodes planned over episodes predicted: a third look costs more
 MOST_EPISODES = 100_000
 GROWTH = 16.0  # no look foresees more than this many times the data it has
 
@@ -89,14 +89,16 @@ def collect_until(
 
 
 def _extended(data: Rollouts, more: Rollouts) -> Rollouts:
-    """`data` and what the same driver collected next, whose `ends` and `steps` count from the driver's first step."""
+    """`data` and what the same driver collected next, whose `ends` count from the driver's first step after D₁."""
+    new = more.split_initial()[1]
+    new = replace(new, ends=new.ends + data.initial_steps)
 
     def join(name: str) -> Any:
-        before, after = getattr(data, name), getattr(more, name)
+        before, after = getattr(data, name), getattr(new, name)
         return None if before is None or after is None else np.concatenate([before, after])
 
     columns = ("returns", "ends", "terminated", "log_weights", *STEP_COLUMNS)
-    return replace(more, **{name: join(name) for name in columns})
+    return replace(data, steps=more.steps, **{name: join(name) for name in columns})
 
 
 def _normal(level: float) -> float:
