@@ -78,8 +78,8 @@ def test_discounted_scores_of_a_network_stay_balanced(name: str) -> None:
     def imbalance(sampler: Sampler) -> float:
         data, _ = collect(name, sampler, 512)
         t = np.arange(data.ends[-1]) - np.repeat(data.ends - data.lengths, data.lengths)
-        h = policy.features(data.column("observations"))
-        psi = domain.gamma ** t[:, None] * np.append(h, np.ones((len(h), 1)), axis=1)
+        features = policy.features(data.column("observations"))
+        psi, h = domain.gamma ** t[:, None] * features, features[:, :-1]
         out = h @ policy.head_weight.T + policy.head_bias
         if policy.n_actions is not None:
             p = np.exp(out[:, 0] - np.logaddexp(out[:, 0], out[:, 1]))
@@ -137,7 +137,7 @@ def test_several_dimensions_step_by_step() -> None:
     for k in range(steps):
         obs = rng.normal(size=2)
         action = driver.act(obs).copy()
-        z = (action - policy.features(obs[None])[0] @ policy.head_weight.T) / np.exp(policy.log_std)
+        z = (action - policy.features(obs[None])[0, :-1] @ policy.head_weight.T) / np.exp(policy.log_std)
         total += np.concatenate([z, (z * z - 1) / math.sqrt(2)])
         driver.observe(0.0, k % 50 == 49)
     assert (np.abs(total) < 0.5 * math.sqrt(steps)).all()  # each is a standard normal times √steps on-policy

@@ -74,7 +74,7 @@ def coverage(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Coverage:
-    """`repeats` independent runs of `episodes` new episodes (default 512). The result does not depend on the number of workers.
+    """`repeats` independent runs of `episodes` new episodes (default 512); the same for any number of workers.
 
     With `half_width` each run stops as `evaluate` does, when its interval is narrow enough, at the latest at `episodes`.
     """
@@ -113,7 +113,15 @@ def coverage(
         if not isinstance(found, Interval):
             raise NoEstimate(f"{parsed} has no interval: {found}")
         low, high = student_t(data.returns, confidence)
-        return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact, data.episodes - data.initial_episodes
+        return (
+            estimate,
+            found.low,
+            found.high,
+            (high - low) / 2,
+            found.fallback,
+            found.exact,
+            data.episodes - data.initial_episodes,
+        )
 
     rows = [run(0)]  # a refusal comes before the pool starts, and compilation too
     rows += in_order(run, range(1, repeats), workers, progress)
@@ -123,7 +131,7 @@ def coverage(
     spread = float(estimate.std(ddof=1))
     steady = spread <= 1e-9 * abs(known)  # every run gives the same number: there is no oracle to compare with
     return Coverage(
-        str(domain), str(parsed), known, value_se, episodes if target is None else float(stopped.mean()), confidence, repeats, inside / repeats,
+        str(domain), str(parsed), known, value_se, float(stopped.mean()), confidence, repeats, inside / repeats,
         *clopper_pearson(inside, repeats), half,
         math.nan if steady else half / (1.96 * spread), _ratio(half, float(iid.mean())),
         float(fallback.mean()), float(exact.mean()), math.nan if steady else (float(estimate.mean()) - known) / spread,

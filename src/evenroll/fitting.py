@@ -22,7 +22,6 @@ ITERATIONS = 300
 CLOSE = 1e-3  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
 NOTICEABLE = 0.05  # relative change of a step's weight in the curvature; each iteration's error shrinks by this factor
 RIDGE = 1e-9  # relative to each parameter's own curvature: features that never fire or are collinear
-CHUNK = 8192
 
 
 def table_cells(policy: TabularSoftmax, rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
@@ -36,11 +35,7 @@ def policy_features(policy: MLP, rollouts: Rollouts) -> np.ndarray:
     """ψ [N, F]: last hidden activations and a constant 1, from the rollouts if they carry them."""
     if rollouts.features is not None:
         return rollouts.features
-    observations = rollouts.column("observations")
-    psi = np.ones((len(observations), policy.head_weight.shape[1] + 1))
-    for first in range(0, len(observations), CHUNK):
-        psi[first : first + CHUNK, :-1] = policy.features(observations[first : first + CHUNK])
-    return psi
+    return policy.features(rollouts.column("observations"))
 
 
 def with_features(rollouts: Rollouts, policy: Policy) -> Rollouts:

@@ -105,7 +105,7 @@ def episode_scores(rollouts: Rollouts, policy: Policy) -> np.ndarray:
         counts = np.bincount(cells, minlength=steps.n * n_states * n_actions).reshape(steps.n, n_states, n_actions)
         return np.asarray((counts - counts.sum(axis=2, keepdims=True) * policy.table).reshape(steps.n, -1))
     assert isinstance(policy, MLP)
-    psi = np.append(policy.features(steps.observations), np.ones((len(steps.t), 1)), axis=1)
+    psi = policy.features(steps.observations)
     u = output_scores(policy, steps.observations, steps.actions)
     starts = steps.ends - steps.lengths
     return np.array([(u[a:b].T @ psi[a:b]).ravel() for a, b in zip(starts, steps.ends, strict=True)])
@@ -260,7 +260,7 @@ def _forward(policy: MLP, steps: _Steps) -> tuple[np.ndarray, np.ndarray]:
     hidden, scores = [], []
     for a in range(0, len(steps.t), CHUNK):
         part = policy.features(steps.observations[a : a + CHUNK])
-        hidden.append(part.astype(np.float32))
+        hidden.append(part[:, :-1].astype(np.float32))
         scores.append(_scores_from(policy, _head(policy, part), steps.actions[a : a + CHUNK]))
     return np.concatenate(hidden), np.concatenate(scores)
 
@@ -292,8 +292,8 @@ def _solve(H: np.ndarray, g: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.solve(H, g))
 
 
-def _head(policy: MLP, hidden: np.ndarray) -> np.ndarray:
-    return np.asarray(hidden @ policy.head_weight.T + policy.head_bias)
+def _head(policy: MLP, psi: np.ndarray) -> np.ndarray:
+    return np.asarray(psi[:, :-1] @ policy.head_weight.T + policy.head_bias)
 
 
 def _scores_from(policy: MLP, out: np.ndarray, actions: np.ndarray) -> np.ndarray:

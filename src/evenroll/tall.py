@@ -1,7 +1,8 @@
 """Products of tall matrices [N, m], m small, and the systems that come of them, on one thread.
 
 A threaded BLAS is slower here: trials already run one to a core, and its threads get in each other's way. These
-kernels release the GIL and give the same bits whatever runs beside them.
+kernels release the GIL and give the same bits whatever runs beside them. Matrices may be float32 (half the memory, which
+is what takes the time); sums are float64.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.kernel import FUSED, compiled
+from evenroll.kernel import FUSED, compiled, number_type
 
 REORDERED = FUSED | {"reassoc"}  # a sum may be taken in any order: the order of the machine code, always the same
 TINY = 1e-30  # what rounding may leave of a pivot
@@ -24,7 +25,7 @@ def weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> np.nd
     """Σ_n w_n x_n y_nᵀ: [m, k] from [N, m], [N], [N, k]."""
     m, k = x.shape[1], y.shape[1]
     total = np.zeros((m + m % 2, k + k % 2))  # the kernel works on pairs of columns
-    _product()(_rows(x), _rows(weights), _rows(y), False, total)
+    _product(_number(x), _number(y))(_rows(x), _reals(weights), _rows(y), False, total)
     return total[:m, :k]
 
 
@@ -32,7 +33,7 @@ def weighted_gram(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_n x_n x_nᵀ: [m, m] from [N, m], [N]; half the work of the general product."""
     m, rows = x.shape[1], _rows(x)
     total = np.zeros((m + m % 2, m + m % 2))
-    _product()(rows, _rows(weights), rows, True, total)
+    _product(_number(x), _number(x))(rows, _reals(weights), rows, True, total)
     upper = np.triu(total[:m, :m])
     return np.asarray(upper + np.triu(upper, 1).T)
 
@@ -40,7 +41,7 @@ def weighted_gram(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_n x_n: [m] from [N, m], [N]."""
     total = np.zeros(x.shape[1])
-    _sums()(_rows(x), _rows(weights), total)
+    _sums(_number(x))(_rows(x), _reals(weights), total)
     return total
 
 
@@ -48,9 +49,9 @@ def apply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """x W: [N, k] from [N, m], [m, k]."""
     result = np.zeros((len(x), matrix.shape[1]))
     if matrix.shape[1] < WIDE:
-        _apply()(_rows(x), _rows(matrix.T), result)
+        _apply(_number(x))(_rows(x), _reals(matrix.T), result)
     else:
-        _apply_wide()(_rows(x), _rows(matrix), result)
+        _apply_wide(_number(x))(_rows(x), _reals(matrix), result)
     return result
 
 
@@ -58,13 +59,22 @@ def solve_positive(A: np.ndarray, B: np.ndarray, ridge: float | np.ndarray) -> n
     """A⁻¹B, A [m, m] symmetric and not negative, B [m, k]; `ridge` ([m] or for all) is relative to A's diagonal."""
     scale = np.sqrt(np.diag(A))
     scale[scale == 0.0] = 1.0
-    X = _rows(B / scale[:, None])
+    X = _reals(B / scale[:, None])
     _cholesky()(A / np.outer(scale, scale) + np.diag(np.full(len(A), ridge)), X)
     return np.asarray(X / scale[:, None])
 
 
-def _rows(x: np.ndarray) -> np.ndarray:
+def _reals(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x, dtype=np.float64)
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x) if x.dtype == np.float32 else _reals(x)
+
+
+def _number(x: np.ndarray) -> Any:
+    """The Numba type of a matrix's entries."""
+    return number_type(_rows(x[:0]).dtype)
 
 
 def _product_kernel(x: Any, weights: Any, y: Any, upper: Any, total: Any) -> None:
@@ -164,11 +174,11 @@ def _cholesky_kernel(A: Any, B: Any) -> None:
 
 
 @functools.cache
-def _product() -> Any:
+def _product(x: Any, y: Any) -> Any:
     from numba import boolean, float64, void
 
-    matrix = float64[:, ::1]
-    return compiled(_product_kernel, void(matrix, float64[::1], matrix, boolean, matrix), fastmath=REORDERED)
+    signature = void(x[:, ::1], float64[::1], y[:, ::1], boolean, float64[:, ::1])
+    return compiled(_product_kernel, signature, fastmath=REORDERED)
 
 
 @functools.cache
@@ -180,23 +190,21 @@ def _cholesky() -> Any:
 
 
 @functools.cache
-def _sums() -> Any:
+def _sums(x: Any) -> Any:
     from numba import float64, void
 
-    return compiled(_sums_kernel, void(float64[:, ::1], float64[::1], float64[::1]), fastmath=FUSED)
+    return compiled(_sums_kernel, void(x[:, ::1], float64[::1], float64[::1]), fastmath=FUSED)
 
 
 @functools.cache
-def _apply_wide() -> Any:
+def _apply_wide(x: Any) -> Any:
     from numba import float64, void
 
-    matrix = float64[:, ::1]
-    return compiled(_apply_wide_kernel, void(matrix, matrix, matrix), fastmath=FUSED)
+    return compiled(_apply_wide_kernel, void(x[:, ::1], float64[:, ::1], float64[:, ::1]), fastmath=FUSED)
 
 
 @functools.cache
-def _apply() -> Any:
+def _apply(x: Any) -> Any:
     from numba import float64, void
 
-    matrix = float64[:, ::1]
-    return compiled(_apply_kernel, void(matrix, matrix, matrix), fastmath=REORDERED)
+    return compiled(_apply_kernel, void(x[:, ::1], float64[:, ::1], float64[:, ::1]), fastmath=REORDERED)

@@ -7,6 +7,7 @@ never built: W_b x = W x − c (V x), row by row, and inputs that are zero (inac
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,26 @@ import numpy as np
 from numba import njit
 
 from evenroll.errors import PolicyError
-from evenroll.kernel import ADD_SCORE, FEATURES, FORWARD, PREPARE, Floats, Ints, Piece, PolicyView, Reals, piece, real, shift
+from evenroll.kernel import (
+    ADD_SCORE,
+    FEATURES,
+    FORWARD,
+    PREPARE,
+    Floats,
+    Ints,
+    Piece,
+    PolicyView,
+    Reals,
+    compiled,
+    features,
+    forward,
+    number_type,
+    piece,
+    pointer,
+    policy_view,
+    real,
+    shift,
+)
 from evenroll.policies.base import Policy
 from evenroll.policies.heads import (
     draw_categorical,
@@ -50,7 +70,6 @@ from evenroll.simd import (
     store,
     unit_step,
 )
-from evenroll.tall import apply
 
 NORM_EPSILON = 1e-5
 ACTIVATIONS, HEADS, MEANS, SCALES = ("relu", "tanh"), ("softmax", "gaussian"), ("tanh", "identity"), ("softplus", "log_std")
@@ -176,16 +195,12 @@ class MLP(Policy):
             scale=self.scale, norm=norm, log_std=log_std, dtype=self.dtype,
         )  # fmt: skip
 
-    def features(self, obs: np.ndarray) -> np.ndarray:
-        """Last hidden activations for a batch of observations [n, obs_dim]: [n, features], float64."""
-        x = np.asarray(obs, dtype=np.float64)
-        if self.norm is not None:
-            mean, var, weight, bias = self.norm
-            x = (x - mean) / np.sqrt(var + NORM_EPSILON) * weight + bias
-        for w, b in self.layers:
-            x = apply(x, w.T) + b
-            x = np.maximum(x, 0.0) if self.activation == "relu" else np.tanh(x)
-        return np.asarray(x)
+    def features(self, observations: np.ndarray) -> np.ndarray:
+        """ψ [N, F + 1], in `dtype`: what the outputs are linear in at observations [N, obs_dim], the constant 1 last."""
+        observations = np.ascontiguousarray(observations, dtype=np.float64)
+        psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
+        _list_features(number_type(self.dtype))(*self.arrays(), observations, psi)
+        return psi
 
     def pieces(self) -> dict[str, Piece]:
         gaussian = self.head == "gaussian"
@@ -465,3 +480,23 @@ def features_mlp(policy: PolicyView, weight: float, psi: Reals) -> None:
 @piece(PREPARE)
 def prepare_mlp(policy: PolicyView) -> None:
     """Nothing follows from θ: batch-norm statistics stay fixed."""
+
+
+@functools.cache
+def _list_features(number: Any) -> Any:
+    from numba import float64, int64, void
+
+    reals, floats, ints = number[::1], float64[::1], int64[::1]
+    view = (ints, ints, ints, reals, reals, reals, floats)
+    return compiled(_list_features_kernel, void(*view, float64[:, ::1], number[:, ::1]))
+
+
+def _list_features_kernel(
+    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any, observations: Any, psi: Any
+) -> None:
+    policy = policy_view(
+        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
+    )
+    for t in range(len(psi)):
+        forward(policy, policy.theta, 0.0, pointer(observations[t]))
+        features(policy, 1.0, pointer(psi[t]))
