@@ -284,7 +284,8 @@ def _normalised(logits: np.ndarray, choices: Sequence[int]) -> np.ndarray:
     parts, at = [], 0
     for n in choices:
         part = logits[:, at : at + n]
-        parts.append(part - np.logaddexp.reduce(part, axis=1, keepdims=True))
+        with np.errstate(invalid="ignore"):  # a network that gives nan is found out where it acts
+            parts.append(part - np.logaddexp.reduce(part, axis=1, keepdims=True))
         at += n
     return np.concatenate(parts, axis=1)
 
