@@ -21,6 +21,7 @@ _WHERE = {
     "get_domain": "domains",
     "Domain": "domains",
     "Driver": "collect",
+    "Collector": "collector",
     "Rollouts": "rollouts",
     "Policy": "policies",
     "TabularSoftmax": "policies",
@@ -41,6 +42,7 @@ __all__ = sorted(_WHERE)
 
 if TYPE_CHECKING:
     from evenroll.collect import Driver
+    from evenroll.collector import Collector
     from evenroll.domains import Domain, get_domain
     from evenroll.errors import EvenrollError
     from evenroll.evaluation import Evaluation, evaluate

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evenroll.rollouts import Rollouts
+
 
 class EvenrollError(Exception):
     """Base of all errors a user can cause or should see; the command line prints it and exits with code 2."""
@@ -15,8 +20,32 @@ class PolicyError(EvenrollError):
     """A policy or policy file is malformed, mis-shaped, non-finite or does not fit the domain."""
 
 
-class EnvironmentFault(EvenrollError):
+class CollectionFault(EvenrollError):
+    """Something went wrong while collecting. What was finished before it is kept.
+
+    episode, step  where, counted from 0          seed  of that episode's environment, or of the whole run
+    rollouts       the trajectories that had finished, or None
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        episode: int | None = None,
+        step: int | None = None,
+        seed: int | None = None,
+        rollouts: Rollouts | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.episode, self.step, self.seed, self.rollouts = episode, step, seed, rollouts
+
+
+class EnvironmentFault(CollectionFault):
     """The environment did something that makes the data worthless (a non-finite reward, for example)."""
+
+
+class PolicyFault(CollectionFault, PolicyError):
+    """The policy's outputs were not finite, or it took an action of probability 0."""
 
 
 class DataError(EvenrollError):

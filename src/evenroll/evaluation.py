@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
 
-from evenroll.collect import Driver
-from evenroll.domains import Domain, get_domain
-from evenroll.errors import SpecError
+import gymnasium as gym
+import numpy as np
+
+from evenroll.collect import Divergence, Driver
+from evenroll.collector import Collector
+from evenroll.domains import DOMAINS, Domain, get_domain
+from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator
 from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.intervals import Interval, estimate_with_interval
 from evenroll.language import get_estimator, get_sampler
 from evenroll.parallel import single_threaded_blas
-from evenroll.policies import Policy
+from evenroll.policies import Outside, Policy
+from evenroll.policies.adapters import Model, as_model
 from evenroll.rollouts import Rollouts
-from evenroll.samplers import Sampler
+from evenroll.samplers import OnPolicy, Sampler
 from evenroll.sampling_error import gradient_sampling_error, kl_sampling_error
+from evenroll.scores import score_regression
 from evenroll.sequential import MOST_EPISODES, Target, collect_until
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
+ENOUGH_TO_TELL = 30  # episodes from which the share of the actions' luck is worth a word
+LITTLE = 0.3  # share below which balancing cannot gain much
+NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Another mean over the same trajectories: return (undiscounted), length, success."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        half = None if self.low is None or self.high is None else (self.high - self.low) / 2
+        return f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {half:.2g}"
 
 
 @dataclass(frozen=True)
@@ -32,6 +56,9 @@ class Evaluation:
     behavior_kl, behavior_largest, runs_away   how far π_b was from π_e, per step (collect.Divergence)
     interval, note, fallback, exact   how the interval was made and what to know about it (intervals.Interval)
     on_policy_episodes  how many independent on-policy episodes would give mc an interval as narrow
+    policy         how it was run             quantities  what else the same trajectories tell
+    action_share   share of the returns' variance found to come from the policy's own choices: what balancing can remove
+    remark         what to know about this policy and environment, or None
     """
 
     value: float
@@ -61,6 +88,10 @@ class Evaluation:
     runs_away: bool
     effective_sample_size: float | None
     largest_weight: float | None
+    policy: str | None = None
+    action_share: float | None = None
+    remark: str | None = None
+    quantities: Mapping[str, Quantity] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
@@ -72,7 +103,11 @@ class Evaluation:
     def __str__(self) -> str:
         half = self.half_width
         text = f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {half:.2g} ({100 * self.confidence:g} %)"
-        return f"{text}, {self.episodes} episodes, {self.steps} steps, {self.sampler}/{self.estimator}"
+        text += f", {self.episodes} episodes"
+        worth = self.on_policy_episodes
+        if worth is not None and not self.exact and self.interval == "score" and worth > 1.1 * self.episodes:
+            text += f", as precise as ~{float(f'{worth:.2g}'):,.0f} on-policy ones"
+        return text
 
     def in_words(self) -> str:
         """What was found: the value, its interval, and what the same precision costs on-policy."""
@@ -88,12 +123,14 @@ class Evaluation:
         if self.on_policy_episodes is not None and not self.exact and self.interval == "score":
             times = self.on_policy_episodes / self.episodes
             text += f" On-policy sampling would need about {self.on_policy_episodes:,.0f} episodes for this ({times:.2g}×)."
+        if self.remark is not None:
+            text += f" {self.remark[0].upper()}{self.remark[1:]}."
         return text
 
 
 def evaluate(
-    domain: str | Domain,
-    policy: Policy | None = None,
+    domain: Any,
+    policy: Any = None,
     *,
     sampler: str | Sampler = DEFAULT_SAMPLER,
     estimator: str | Estimator = DEFAULT_ESTIMATOR,
@@ -106,13 +143,29 @@ def evaluate(
     interval: str = "auto",
     force_interval: bool = False,
     bounds: tuple[float, float] | None = None,
+    horizon: int | None = None,
+    initial: Rollouts | None = None,
+    deterministic: bool = False,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
-    """Collect `episodes` trajectories (default 1,000) or `steps` steps and estimate the policy's value.
+    """Collect `episodes` trajectories (default 1,000; 100 in an environment) or `steps` steps, estimate the policy's value.
 
+    domain      a built-in domain, or any Gymnasium environment: env, vector env, Stable-Baselines3's VecEnv, or its id
+    policy      a policy or policy file of ours, a Stable-Baselines3 model (PPO, A2C), a torch module that gives a
+                distribution or logits, or a function of an observation that gives action probabilities
+    horizon, initial, deterministic, progress   for environments, as in `Collector`; γ is 1 there unless given
     half_width  stop as soon as the interval is this narrow (a number, or "5%" of the value); `episodes` is then the most
                 to collect (default 100,000). Looking repeatedly is paid for (sequential.py)
     interval    auto, score, or for independent trajectories t, bca, bernstein (which needs the `bounds` of returns)
     """
+    if not isinstance(domain, Domain) and not (isinstance(domain, str) and domain.partition(":")[0] in DOMAINS):
+        return _evaluate_environment(
+            domain, policy, sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma, seed=seed,
+            confidence=confidence, half_width=half_width, interval=interval, force_interval=force_interval, bounds=bounds,
+            horizon=horizon, initial=initial, deterministic=deterministic, progress=progress,
+        )  # fmt: skip
+    if horizon is not None or initial is not None or deterministic:
+        raise SpecError("horizon, initial and deterministic are for environments; a built-in domain has its own")
     domain = get_domain(domain)
     chosen, how = get_sampler(sampler, domain), get_estimator(estimator)
     if how.name == "wis+mc":
@@ -130,6 +183,8 @@ def evaluate(
     if not 0.0 < confidence < 1.0:
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
     policy = policy or domain.policy()
+    if not isinstance(policy, Policy):
+        policy = as_model(policy, None, None).engine
     gamma = domain.gamma if gamma is None else gamma
     known = domain.known_truth(policy) if chosen.name == "bpg" else None
     driver = Driver(
@@ -158,8 +213,17 @@ def evaluate(
         else:
             assert episodes is not None
             data, value, found = collect_until(driver, env, look, target, confidence, episodes)
+    return _report(
+        data, policy, chosen, how, value, found, driver.divergence, domain=str(domain), seed=seed, confidence=confidence
+    )
+
+
+def _report(
+    data: Rollouts, policy: Policy | None, sampler: Sampler, how: Estimator, value: float, found: Interval | str,
+    divergence: Divergence, *, domain: str, seed: int, confidence: float,
+) -> Evaluation:  # fmt: skip
+    log_weights = None if how.log_weights is None or policy is None else how.log_weights(data, policy)
     low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
-    log_weights = None if how.log_weights is None else how.log_weights(data, policy)
     return Evaluation(
         value=value,
         low=low,
@@ -176,16 +240,16 @@ def evaluate(
         terminated=int(data.terminated.sum()),
         truncated=data.truncated,
         unfinished=data.unfinished,
-        sampler=str(chosen),
+        sampler=str(sampler),
         estimator=how.name,
-        domain=str(domain),
-        gamma=gamma,
+        domain=domain,
+        gamma=data.gamma,
         seed=seed,
-        kl=kl_sampling_error(data, policy),
-        gradient=gradient_sampling_error(data, policy),
-        behavior_kl=driver.divergence.kl,
-        behavior_largest=driver.divergence.largest,
-        runs_away=driver.divergence.runs_away,
+        kl=None if policy is None or isinstance(policy, Outside) else kl_sampling_error(data, policy),
+        gradient=None if policy is None else gradient_sampling_error(data, policy),
+        behavior_kl=divergence.kl,
+        behavior_largest=divergence.largest,
+        runs_away=divergence.runs_away,
         effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
         largest_weight=None if log_weights is None else largest_weight(log_weights),
     )
@@ -197,3 +261,195 @@ def _on_policy_episodes(data: Rollouts, found: Interval | str) -> float | None:
         return None
     z = NormalDist().inv_cdf(0.5 + found.confidence / 2)
     return float((z * data.returns.std(ddof=1) / found.half_width) ** 2)
+
+
+# ---- environments ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far collecting has come. The interval is that of `evaluate`, or None while there is none."""
+
+    episodes: int
+    total: int
+    steps: int
+    seconds: float
+    result: Evaluation | None
+
+
+def summarise(
+    collector: Collector,
+    *,
+    estimator: str | Estimator = DEFAULT_ESTIMATOR,
+    confidence: float = 0.95,
+    interval: str = "auto",
+    force_interval: bool = False,
+    bounds: tuple[float, float] | None = None,
+    name: str = "own loop",
+) -> Evaluation:
+    """What a collector's data says of its policy."""
+    how, model = get_estimator(estimator), collector.model
+    data = collector.rollouts()
+    sampler = collector.sampler if model.engine is not None else OnPolicy()
+    divergence = Divergence(0.0, 0.0, 0.0) if collector.stepper is None else collector.stepper.divergence
+    with single_threaded_blas():
+        value, found = look(data, model.engine, sampler, how, confidence, interval, force_interval, bounds)
+        if divergence.runs_away and isinstance(found, Interval) and found.kind == "score":
+            found = f"{sampler} runs away from the policy, and the data with it"
+        result = _report(
+            data,
+            model.engine,
+            sampler,
+            how,
+            value,
+            found,
+            divergence,
+            domain=name,
+            seed=collector.seed,
+            confidence=confidence,
+        )
+        share = _action_share(data, model)
+        return replace(
+            result,
+            policy=model.described,
+            action_share=share,
+            remark=_remark(model, share),
+            quantities=_quantities(data, model.engine, sampler, confidence),
+        )
+
+
+def look(
+    data: Rollouts, policy: Policy | None, sampler: Sampler, how: Estimator, confidence: float, interval: str = "auto",
+    force: bool = False, bounds: tuple[float, float] | None = None,
+) -> tuple[float, Interval | str]:  # fmt: skip
+    """The estimate and its interval; a deterministic policy has neither scores nor weights, only returns."""
+    if policy is not None:
+        return estimate_with_interval(data, policy, sampler, how, confidence, kind=interval, force=force, bounds=bounds)
+    if how.name != "mc" or interval == "score":
+        raise SpecError(f"the policy is deterministic: there are no {how.name} estimates or score intervals, only mc")
+    nothing = Outside(0, choices=(2,))
+    return estimate_with_interval(data, nothing, sampler, how, confidence, kind=interval, force=force, bounds=bounds)
+
+
+def _action_share(data: Rollouts, model: Model) -> float | None:
+    if model.engine is None:
+        return 0.0
+    if data.episodes < ENOUGH_TO_TELL:
+        return None
+    return score_regression(data, model.engine).explained
+
+
+def _remark(model: Model, share: float | None) -> str | None:
+    if model.engine is None:
+        return NOTHING_TO_BALANCE
+    if share is None or share >= LITTLE:
+        return None
+    return (
+        f"little can be gained by balancing here: only about {share:.0%} of the returns' variance was found to come from "
+        "the policy's own choices, the rest from start states and the environment"
+    )
+
+
+def _quantities(data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float) -> dict[str, Quantity]:
+    """Each is a return of its own: other rewards on the same trajectories, undiscounted."""
+    result = {}
+    for name, rewards in other_rewards(data).items():
+        owner = np.repeat(np.arange(data.episodes), data.lengths)
+        returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
+        variant = replace(data, gamma=1.0, returns=returns, rewards=rewards)
+        try:
+            value, found = look(variant, policy, sampler, get_estimator("mc"), confidence)
+        except NoEstimate:
+            continue
+        low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
+        result[name] = Quantity(value, low, high)
+    return result
+
+
+def other_rewards(data: Rollouts) -> dict[str, np.ndarray]:
+    """return: the rewards themselves, where γ < 1; length: 1 a step; success: at the last step of those that succeeded."""
+    rewards = data.column("rewards")
+    result = {"return": rewards} if data.gamma < 1.0 else {}
+    result["length"] = np.ones_like(rewards)
+    if data.success is not None:
+        result["success"] = np.zeros_like(rewards)
+        result["success"][data.ends - 1] = data.success
+    return result
+
+
+def _evaluate_environment(
+    env: Any, policy: Any, *, sampler: str | Sampler, estimator: str | Estimator, episodes: int | None, steps: int | None,
+    gamma: float | None, seed: int, confidence: float, half_width: float | str | None, interval: str, force_interval: bool,
+    bounds: tuple[float, float] | None, horizon: int | None, initial: Rollouts | None, deterministic: bool,
+    progress: Callable[[Progress], None] | None,
+) -> Evaluation:  # fmt: skip
+    from evenroll.envs.lanes import as_lanes, collect, spaces_of
+
+    if policy is None:
+        raise SpecError("an environment needs a policy")
+    if half_width is not None:
+        raise SpecError("half_width is for the built-in domains so far; give episodes")
+    if episodes is not None and steps is not None:
+        raise SpecError("give either episodes or steps, not both")
+    if not 0.0 < confidence < 1.0:
+        raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
+    episodes = 100 if episodes is None and steps is None else episodes
+    for what, n in (("episodes", episodes), ("steps", steps)):
+        if n is not None and n < 1:
+            raise SpecError(f"{what} must be at least 1, not {n}")
+    get_estimator(estimator)
+    ours = isinstance(env, str)
+    if ours:
+        env = make_environment(env)
+    lanes = as_lanes(env)
+    observation_space, action_space = spaces_of(env)
+    collector = Collector(
+        policy,
+        sampler,
+        gamma=1.0 if gamma is None else gamma,
+        seed=seed,
+        observation_space=observation_space,
+        action_space=action_space,
+        lanes=None if lanes is None else lanes.n,
+        horizon=horizon,
+        initial=initial,
+        deterministic=deterministic,
+    )
+    name = environment_name(env)
+
+    def result() -> Evaluation:
+        return summarise(
+            collector, estimator=estimator, confidence=confidence, interval=interval, force_interval=force_interval,
+            bounds=bounds, name=name,
+        )  # fmt: skip
+
+    total = episodes or steps or 0
+    started = shown = time.perf_counter()
+    cost = 0.5
+    try:
+        for done in collect(collector, env, episodes=episodes, steps=steps):
+            now = time.perf_counter()
+            if progress is not None and now - shown > 10 * cost:
+                found = result() if collector.episodes >= 3 else None
+                shown = time.perf_counter()
+                cost = max(shown - now, 0.05)
+                at = done if episodes is not None else collector.steps
+                progress(Progress(at, total, collector.steps, shown - started, found))
+        return result()
+    finally:
+        collector.close()
+        if ours:
+            env.close()
+
+
+def make_environment(name: str) -> Any:
+    """An environment by its Gymnasium id."""
+    try:
+        return gym.make(name)
+    except (gym.error.Error, ImportError) as error:
+        raise SpecError(f"no environment {name!r}: {str(error).splitlines()[0]}; domains: {', '.join(DOMAINS)}") from None
+
+
+def environment_name(env: Any) -> str:
+    spec = getattr(env, "spec", None)
+    return str(spec.id) if spec is not None and getattr(spec, "id", None) else type(env).__name__

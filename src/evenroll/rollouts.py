@@ -10,7 +10,7 @@ import numpy as np
 
 from evenroll.errors import DataError
 
-STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b", "features")
+STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b", "features", "outputs")
 
 
 def _cut(column: np.ndarray | None, part: slice) -> Any:
@@ -28,6 +28,8 @@ class Rollouts:
     initial_episodes, initial_steps: how much of it is initial data D₁
     horizon      steps after which a trajectory is truncated, or None if there is no such limit or it is not known
     features     [N, F] the policy's last hidden activations and a constant 1, where someone has computed them once
+    outputs      [N, n] the policy's outputs, where its network runs elsewhere (policies.Outside)
+    success      [n] whether each trajectory succeeded, where the environment says so
     """
 
     gamma: float
@@ -45,6 +47,8 @@ class Rollouts:
     initial_steps: int = 0
     horizon: int | None = None
     features: np.ndarray | None = None
+    outputs: np.ndarray | None = None
+    success: np.ndarray | None = None
 
     @property
     def episodes(self) -> int:
@@ -77,6 +81,7 @@ class Rollouts:
             ends=self.ends[:n],
             terminated=self.terminated[:n],
             log_weights=_cut(self.log_weights, slice(n)),
+            success=_cut(self.success, slice(n)),
             **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
         )
 
@@ -93,6 +98,7 @@ class Rollouts:
                 self.terminated[episodes],
                 _cut(self.log_weights, episodes),
                 horizon=self.horizon,
+                success=_cut(self.success, episodes),
                 **{name: _cut(getattr(self, name), steps) for name in STEP_COLUMNS},
             )
 
@@ -113,7 +119,7 @@ class Rollouts:
             np.concatenate([initial.returns, self.returns]),
             np.concatenate([initial.ends, self.ends + initial.steps]),
             np.concatenate([initial.terminated, self.terminated]),
-            **{name: join(name) for name in ("log_weights", *STEP_COLUMNS)},
+            **{name: join(name) for name in ("log_weights", "success", *STEP_COLUMNS)},
             initial_episodes=initial.episodes,
             initial_steps=initial.steps,
             horizon=self.horizon,

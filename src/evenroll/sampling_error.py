@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenroll.fitting import fitted_log_probs, with_features
-from evenroll.policies import Policy
+from evenroll.policies import Outside, Policy
 from evenroll.rollouts import Rollouts
 
 
@@ -26,6 +26,9 @@ def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
     """Mean absolute entry of (1/N) Σ_t ∇log π_e(a_t|s_t): zero if every score is balanced."""
     if rollouts.steps == 0:
         return float("nan")
+    if isinstance(policy, Outside):  # of the last layer
+        scores = policy.output_scores(rollouts.column("outputs"), rollouts.column("actions"))
+        return float(np.mean(np.abs(scores.T @ rollouts.column("features"))) / rollouts.steps)
     total = policy.score_sum(rollouts.column("observations"), rollouts.column("actions"))
     return float(np.mean(np.abs(total.astype(np.float64))) / rollouts.steps)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenroll.errors import NoEstimate
-from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.policies import MLP, Outside, Policy, TabularSoftmax
 from evenroll.rollouts import Rollouts
 
 FOLDS = 10
@@ -38,6 +38,7 @@ class ScoreRegression:
     imbalance  slope · mean(C): how much the plain mean of the returns owes to unbalanced actions
     unseen     expected takings per episode of a table's actions that all but one fold lack: their worth is not known
     exact      a table whose model explains every return to rounding error
+    explained  share of the returns' variance that C explains: what balancing can remove, as far as the scores see it
     """
 
     value: float
@@ -46,6 +47,7 @@ class ScoreRegression:
     imbalance: float
     unseen: float
     exact: bool = False
+    explained: float = 1.0
 
 
 def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
@@ -65,7 +67,10 @@ def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
     imbalance = slope * float(C.mean())
     variance = float(residual @ residual) / (n - 2)
     factor = 1.0 / n + (float(C.mean()) ** 2 / square if square > 0.0 else 0.0)
-    return ScoreRegression(float(G.mean()) - imbalance, math.sqrt(variance * factor), n - 2, imbalance, unseen)
+    total = float(G.var(ddof=1))
+    explained = max(1.0 - variance / total, 0.0) if total > 0.0 else 0.0
+    error = math.sqrt(variance * factor)
+    return ScoreRegression(float(G.mean()) - imbalance, error, n - 2, imbalance, unseen, explained=explained)
 
 
 def _exact_fit(rollouts: Rollouts, policy: TabularSoftmax) -> ScoreRegression | None:
@@ -89,7 +94,7 @@ def action_part(rollouts: Rollouts, policy: Policy, folds: int = FOLDS) -> tuple
     steps = _Steps(rollouts, min(folds, rollouts.episodes))
     if isinstance(policy, TabularSoftmax):
         return _tabular(steps, policy)
-    assert isinstance(policy, MLP)
+    assert isinstance(policy, MLP | Outside)
     return _network(steps, policy), 0.0
 
 
@@ -122,7 +127,9 @@ class _Steps:
     def __init__(self, rollouts: Rollouts, folds: int) -> None:
         self.n, self.ends, self.lengths = rollouts.episodes, rollouts.ends, rollouts.lengths
         total = int(self.ends[-1]) if self.n else 0
-        self.observations = rollouts.column("observations")[:total]
+        self.rollouts = rollouts
+        kept = rollouts.observations
+        self.observations = np.zeros((total, 0)) if kept is None else kept[:total]
         self.actions = rollouts.column("actions")[:total]
         self.rewards = rollouts.column("rewards")[:total]
         self.terminated, self.gamma, self.folds = rollouts.terminated, rollouts.gamma, folds
@@ -217,7 +224,7 @@ def _solve_model(
 # ---- networks: returns to go regressed on scores ⊗ features ----------------------------------------------------
 
 
-def _network(steps: _Steps, policy: MLP) -> np.ndarray:
+def _network(steps: _Steps, policy: MLP | Outside) -> np.ndarray:
     """Weighted least squares, step by step: γᵗ(return to go − V̂(s_t)) on γᵗ · score ⊗ ψ(s_t, t).
 
     ψ: the last hidden features and all products of two of (1, observation, γᵗ), standardised. V̂ is linear in ψ too.
@@ -255,8 +262,11 @@ def _network(steps: _Steps, policy: MLP) -> np.ndarray:
     return steps.per_episode(gains)
 
 
-def _forward(policy: MLP, steps: _Steps) -> tuple[np.ndarray, np.ndarray]:
+def _forward(policy: MLP | Outside, steps: _Steps) -> tuple[np.ndarray, np.ndarray]:
     """Last hidden features [N, features], float32, and scores of the outputs; in pieces that stay in the cache."""
+    if isinstance(policy, Outside):
+        psi, outputs = steps.rollouts.column("features")[: len(steps.t)], steps.rollouts.column("outputs")[: len(steps.t)]
+        return psi[:, :-1].astype(np.float32), policy.output_scores(outputs, steps.actions)
     hidden, scores = [], []
     for a in range(0, len(steps.t), CHUNK):
         part = policy.features(steps.observations[a : a + CHUNK])

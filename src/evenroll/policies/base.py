@@ -53,6 +53,16 @@ class Policy:
     def parameters(self) -> int:
         return len(self.theta)
 
+    @property
+    def feature_width(self) -> int:
+        """Length of ψ(s), what the outputs are linear in (`kernel.features`)."""
+        return 1
+
+    @property
+    def score_kinds(self) -> int:
+        """Scores of an action that are free to vary: those of a discrete action sum to 0."""
+        return int(self.dims[0]) - (1 if self.n_actions is not None else 0)
+
     def zero_vector(self) -> np.ndarray:
         """Zeros shaped like theta, and aligned like it: a step of ROS is a tenth faster."""
         return aligned(np.zeros(self.parameters, dtype=self.dtype), self.first_weight)

@@ -195,12 +195,28 @@ class MLP(Policy):
             scale=self.scale, norm=norm, log_std=log_std, dtype=self.dtype,
         )  # fmt: skip
 
+    @property
+    def feature_width(self) -> int:
+        return self.head_weight.shape[1] + 1
+
     def features(self, observations: np.ndarray) -> np.ndarray:
         """ψ [N, F + 1], in `dtype`: what the outputs are linear in at observations [N, obs_dim], the constant 1 last."""
         observations = np.ascontiguousarray(observations, dtype=np.float64)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
         _list_features(number_type(self.dtype))(*self.arrays(), observations, psi)
         return psi
+
+    def parameters_of_actions(self, obs: np.ndarray) -> np.ndarray:
+        """For a batch of observations [n, obs_dim]: logits, or mean and log scale of each dimension in turn."""
+        out = self.features(obs).astype(np.float64)[:, :-1] @ self.head_weight.T + self.head_bias
+        if self.n_actions is not None:
+            return np.asarray(out)
+        if self.log_std is not None and self.scale == "log_std":
+            mean, log_scale = out, np.broadcast_to(self.log_std, out.shape)
+        else:
+            mean, log_scale = out[:, 0::2], np.log(np.maximum(np.logaddexp(0.0, out[:, 1::2]), 1e-6))
+        mean = np.tanh(mean) if self.mean == "tanh" else mean
+        return np.stack([mean, log_scale], axis=-1).reshape(len(out), -1)
 
     def pieces(self) -> dict[str, Piece]:
         gaussian = self.head == "gaussian"

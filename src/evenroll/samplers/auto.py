@@ -47,7 +47,7 @@ from evenroll.kernel import (
     shift,
     tilt,
 )
-from evenroll.policies import MLP, Policy
+from evenroll.policies import Outside, Policy
 from evenroll.samplers.base import Sampler, require
 from evenroll.simd import add, dot, fma, lanes_of, load, narrow, over_columns, splat, store
 
@@ -72,6 +72,8 @@ class Auto(Sampler):
 
     max_kl: float = math.inf
     name = "auto"
+    needs_rewards = False
+    trajectory = (T_, DISCOUNT)
 
     def __post_init__(self) -> None:
         require(self.max_kl >= 0.0, f"auto: max_kl must be a number ≥ 0, not {self.max_kl}")
@@ -83,9 +85,8 @@ class Auto(Sampler):
         return {"choose": choose, "log_behavior": log_behavior, "update": update, "end_episode": end_episode}
 
     def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
-        width = policy.head_weight.shape[1] + 1 if isinstance(policy, MLP) else 1
-        discrete = policy.n_actions is not None
-        kinds = int(policy.dims[0]) - (1 if discrete else 0)  # scores of discrete actions sum to 0
+        width, kinds = policy.feature_width, policy.score_kinds
+        discrete = 1 if policy.n_actions is not None else 2 if isinstance(policy, Outside) and policy.choices else 0
         return np.array([self.max_kl, gamma, policy.n_states or 0, width, width * kinds, discrete], dtype=np.float64)
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
@@ -238,6 +239,11 @@ def _learn(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chos
                 p = (1.0 if i == chosen else 0.0) - x[i]
                 same += p * p
             weight *= (1.0 - same) / (n - 1)
+        elif sampler.hyper[DISCRETE] == 2.0:  # several discrete factors: what their scores came to, of the same mean
+            square = 0.0
+            for i in range(n):
+                square += x[i] * x[i]
+            weight *= square * sampler.hyper[WIDTH] / sampler.hyper[DIRECTIONS]
         wide = inverse  # scratch: ψ in double precision
         for i in range(width):
             wide[i] = psi[i]

@@ -40,12 +40,16 @@ class Sampler:
     independent  trajectories are i.i.d. given the past behaviour: classical intervals hold
     on_policy    actions come from π_e
     needs_weights  `end_episode` uses the trajectory's importance weight
+    needs_rewards  learns from rewards or whole trajectories, so that it can only learn after the environment's step
+    trajectory     entries of memory that belong to the running trajectory, where several run side by side
     """
 
     name: ClassVar[str]
     independent: ClassVar[bool] = False
     on_policy: ClassVar[bool] = False
     needs_weights: ClassVar[bool] = False
+    needs_rewards: ClassVar[bool] = True
+    trajectory: ClassVar[tuple[int, ...]] = ()
     extra_uniforms: ClassVar[int] = 0
 
     def pieces(self) -> dict[str, Piece]:

@@ -14,6 +14,7 @@ class OffPolicy(Sampler):
 
     delta: float
     name = "off"
+    needs_rewards = False
     independent = True
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ class OnPolicy(Sampler):
     name = "os"
     independent = True
     on_policy = True
+    needs_rewards = False
 
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose}

@@ -35,6 +35,7 @@ class ROS(Sampler):
 
     alpha: float
     name = "ros"
+    needs_rewards = False
 
     def __post_init__(self) -> None:
         require(math.isfinite(self.alpha) and self.alpha >= 0, f"ros: alpha must be a number ≥ 0, not {self.alpha}")

@@ -1,0 +1,458 @@
+"""For those who own their loop: `act`, `observe`, `result`. `evaluate` runs the same on Gymnasium environments.
+
+    collector = evenroll.Collector(policy, gamma=0.99)
+    while collector.episodes < 100:
+        action = collector.act(observation)
+        …
+        collector.observe(reward, terminated, truncated, next_observation)
+    print(collector.result())
+
+Several environments side by side (`lanes`) share one balance; each step then takes and gives arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from evenroll.errors import DataError, EnvironmentFault, PolicyFault, SpecError
+from evenroll.files import write_atomically
+from evenroll.language import get_sampler
+from evenroll.policies import MLP, Outside, Policy, TabularSoftmax, policy_digest
+from evenroll.policies.adapters import Model, as_model
+from evenroll.rollouts import Rollouts
+from evenroll.samplers import ROS, OnPolicy, Sampler
+from evenroll.stepping import BAD_OBSERVATION, SOUND, Stepper
+
+if TYPE_CHECKING:
+    from evenroll.estimators import Estimator
+    from evenroll.evaluation import Evaluation
+    from evenroll.policies.torch_module import RosThroughTorch
+
+KEPT = 256  # observations of up to so many numbers are kept unless told otherwise
+LONGEST_EPISODE = 1_000_000  # steps after which an environment without a limit is thought never to end
+KEY = "evenroll.collector"
+SUCCESS = ("is_success", "success")  # names under which environments report it in `info`
+
+
+class Columns:
+    """Arrays that grow together, row by row."""
+
+    def __init__(self, kinds: dict[str, tuple[int, Any]]) -> None:
+        self.rows, self.room = 0, 1024
+        self.arrays = {name: np.zeros((self.room, width), dtype) for name, (width, dtype) in kinds.items()}
+
+    def more(self, n: int) -> int:
+        """Make room for n more rows; the number of the first."""
+        first = self.rows
+        if first + n > self.room:
+            self.room = max(2 * self.room, first + n)
+            for name, old in self.arrays.items():
+                self.arrays[name] = np.zeros((self.room, old.shape[1]), old.dtype)
+                self.arrays[name][:first] = old[:first]
+        self.rows += n
+        return first
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name][: self.rows]
+
+
+class Collector:
+    """Chooses actions so that the data as a whole is on-policy, and keeps the data.
+
+    policy    whatever `evaluate` takes             sampler  "auto", "os", "ros:alpha=…", or an object
+    horizon   steps after which we cut a trajectory (it counts as truncated), beside the environment's own limit
+    initial   data to start from: what is collected then makes the whole on-policy
+    lanes     environments side by side, if any: `act` and `observe` then take and give arrays [lanes, …]
+    """
+
+    def __init__(
+        self,
+        policy: Any,
+        sampler: str | Sampler = "auto",
+        *,
+        gamma: float = 1.0,
+        seed: int = 0,
+        observation_space: gym.Space[Any] | None = None,
+        action_space: gym.Space[Any] | None = None,
+        lanes: int | None = None,
+        horizon: int | None = None,
+        initial: Rollouts | None = None,
+        deterministic: bool = False,
+        keep_observations: bool | None = None,
+        compile: bool = True,
+    ) -> None:
+        if not 0.0 <= gamma <= 1.0:
+            raise SpecError(f"gamma must lie in [0, 1], not {gamma}")
+        if (lanes is not None and lanes < 1) or (horizon is not None and horizon < 1):
+            raise SpecError("lanes and horizon must be at least 1")
+        if lanes is not None and horizon is not None:
+            raise SpecError("a horizon is for a single environment; of several, wrap each in gymnasium.wrappers.TimeLimit")
+        chosen = get_sampler(sampler)
+        self.model: Model = (
+            policy
+            if isinstance(policy, Model)
+            else as_model(policy, observation_space, action_space, deterministic=deterministic, compile=compile)
+        )
+        self.gamma, self.seed, self.horizon = gamma, seed, horizon
+        self.batched, self.lanes = lanes is not None, lanes or 1
+        lanes = self.lanes
+        self.asked = chosen
+        self.stepper: Stepper | None = None
+        self.ros: RosThroughTorch | None = None
+        self.initial = None if initial is None else see(self.model, initial)
+        engine = self.model.engine
+        if engine is None:
+            chosen = OnPolicy()  # nothing to balance
+        elif isinstance(chosen, ROS) and isinstance(engine, Outside) and self.model.torch is not None:
+            from evenroll.policies.torch_module import RosThroughTorch
+
+            if self.initial is not None:
+                raise SpecError("ros through torch does not start from initial data; auto does")
+            self.ros = RosThroughTorch(self.model.torch, chosen.alpha)
+            plain = Outside(0, choices=engine.choices, gaussian=self.model.actions.real)
+            self.stepper = Stepper(plain, OnPolicy(), (seed,), gamma=gamma, lanes=lanes)
+        else:
+            self.stepper = Stepper(
+                engine, chosen, (seed,), gamma=gamma, lanes=lanes, initial=_handed_in(engine, self.initial)
+            )
+        self.sampler = chosen
+        observations, dim = self.model.observations, self.model.actions.dim
+        keep = observations.size <= KEPT if keep_observations is None else keep_observations
+        self.keeps = keep
+        kinds: dict[str, tuple[int, Any]] = {
+            "episode": (1, np.int64), "actions": (dim, np.float64), "rewards": (1, np.float64),
+            "log_e": (1, np.float64), "log_b": (1, np.float64),
+        }  # fmt: skip
+        if isinstance(engine, Outside):
+            kinds["encoded"] = (engine.obs_dim, np.float32)
+        if keep or not isinstance(engine, Outside):
+            kinds["observations"] = (observations.size, np.float64 if engine is not None else observations.dtype)
+        self.columns = Columns(kinds)
+        # Of each lane: the episode that runs (−1: none) and its length. Pending: the lanes that acted and wait for a reward.
+        self._episode, self._length = [-1] * lanes, [0] * lanes
+        self._pending: list[int] = []
+        self._begun = self._row = 0
+        self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: not told)
+        self._last: dict[int, np.ndarray] = {}  # the observation after an episode's last step, where given
+        self._everyone = np.ones(lanes, dtype=np.int64)
+        self._one = np.zeros((1, observations.size))
+        self._flat = not self.batched and isinstance(engine, MLP) and len(observations.shape) == 1
+
+    # ---- the loop ------------------------------------------------------------------------------------------------
+
+    @property
+    def episodes(self) -> int:
+        """Finished so far, initial data apart."""
+        return len(self._ended)
+
+    @property
+    def steps(self) -> int:
+        return self.columns.rows
+
+    def act(self, observation: Any, active: np.ndarray | None = None) -> Any:
+        """The action(s) to take. `active` [lanes]: those whose step counts; the others get an action all the same."""
+        if self._pending:
+            raise SpecError("act was called twice without observe in between")
+        model, stepper = self.model, self.stepper
+        who = self._everyone if active is None else np.asarray(active, dtype=np.int64)
+        if self._flat:  # the fast way: a compiled network, one environment
+            assert stepper is not None
+            self._one[0] = observation
+            status = stepper.advance(self._one, who)
+            if status != SOUND:
+                self._bad_step(status, self._one)
+            self._record([0], self._one, self._one, stepper.actions, stepper.log_e, stepper.log_b)
+            return model.actions.to_env(stepper.actions[0])
+        batch = observation if self.batched else np.asarray(observation)[None]
+        lanes = np.flatnonzero(who).tolist()
+        if stepper is None:
+            assert model.decide is not None
+            actions = model.decide(batch)
+            rows = model.actions.from_env(actions)
+            self._record(lanes, model.observations.rows(batch), batch, rows, None, None)
+            return actions if self.batched else actions[0]
+        assert model.encode is not None
+        encoded = model.encode(batch) if self.ros is None else self.ros.outputs(batch)
+        if len(encoded) != self.lanes:
+            raise SpecError(f"{len(encoded)} observations were given for {self.lanes} lanes")
+        status = stepper.advance(encoded, who)
+        if status != SOUND:
+            self._bad_step(status, batch)
+        log_e = stepper.log_e
+        if self.ros is not None:
+            log_e = np.zeros(self.lanes)
+            log_e[lanes] = self.ros.learn(np.asarray(batch)[lanes], stepper.actions[lanes])
+            encoded = model.encode(batch)
+        self._record(lanes, encoded, batch, stepper.actions, log_e, stepper.log_b)
+        return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
+
+    def _record(self, lanes: list[int], encoded: Any, batch: Any, actions: Any, log_e: Any, log_b: Any) -> None:
+        """One row for every lane given."""
+        n, going = len(lanes), self._episode
+        row = self._row = self.columns.more(n)
+        for lane in lanes:
+            if going[lane] < 0:
+                going[lane], self._length[lane] = self._begun, 0
+                self._begun += 1
+        self._pending = lanes
+        arrays = self.columns.arrays
+        if n == 1 and self.lanes == 1:
+            part: Any = row
+            rows: Any = 0
+        else:
+            part, rows = slice(row, row + n), lanes
+        arrays["episode"][part, 0] = going[0] if rows == 0 else [going[lane] for lane in lanes]
+        arrays["actions"][part] = actions[rows]
+        if log_e is not None:
+            arrays["log_e"][part, 0] = log_e[rows]
+            arrays["log_b"][part, 0] = log_b[rows]
+        if "encoded" in arrays:
+            arrays["encoded"][part] = encoded[rows]
+            if "observations" in arrays:
+                arrays["observations"][part] = self.model.observations.rows(batch)[rows]
+        elif "observations" in arrays:
+            arrays["observations"][part] = encoded[rows]
+
+    def observe(self, reward: Any, terminated: Any, truncated: Any = False, next_obs: Any = None, info: Any = None) -> Any:
+        """What came of the last action(s). True (or an array of it) where the trajectory is over, by our horizon too.
+
+        next_obs  needed only by those who want to save whole trajectories (Minari)
+        info      looked at for a success flag where a trajectory ends: a dictionary, or one for each lane
+        """
+        lanes, length, limit = self._pending, self._length, self.horizon or LONGEST_EPISODE
+        if not self.batched:
+            if not lanes:
+                raise SpecError("observe was called before act")
+            value = float(reward)
+            if not math.isfinite(value):
+                self._bad(EnvironmentFault, f"the environment gave reward {value}", 0)
+            self.columns.arrays["rewards"][self._row, 0] = value
+            length[0] += 1
+            self._pending = []
+            over = bool(terminated or truncated)
+            if length[0] >= limit and not over:
+                over = self._too_long(0)
+            if over:
+                self._end(0, bool(terminated), next_obs, info)
+            return over
+        gains = np.asarray(reward, dtype=np.float64)[lanes]
+        if not np.isfinite(gains).all():
+            at = int(np.flatnonzero(~np.isfinite(gains))[0])
+            self._bad(EnvironmentFault, f"the environment gave reward {gains[at]}", lanes[at])
+        self.columns.arrays["rewards"][self._row : self._row + len(lanes), 0] = gains
+        self._pending = []
+        ended, cut = np.asarray(terminated), np.asarray(truncated)
+        done = np.zeros(self.lanes, dtype=bool)
+        for lane in lanes:
+            length[lane] += 1
+            if ended[lane] or cut[lane] or (length[lane] >= limit and self._too_long(lane)):
+                done[lane] = True
+                last = None if next_obs is None else next_obs[lane]
+                self._end(lane, bool(ended[lane]), last, None if info is None else info[lane])
+        return done
+
+    def _too_long(self, lane: int) -> bool:
+        if self.horizon is None:
+            text = f"the episode has not ended after {LONGEST_EPISODE:,} steps; give a horizon to cut it"
+            self._bad(EnvironmentFault, text, lane)
+        return True
+
+    def _end(self, lane: int, terminated: bool, last: Any, info: Any) -> None:
+        told = next((float(bool(info[name])) for name in SUCCESS if info and name in info), math.nan)
+        episode = self._episode[lane]
+        self._ended.append((episode, terminated, told))
+        if last is not None and self.keeps:
+            self._last[episode] = np.array(last)
+        self._episode[lane] = -1
+        if self.stepper is not None:
+            self.stepper.end(lane)
+
+    # ---- what can go wrong -----------------------------------------------------------------------------------------
+
+    def _bad_step(self, status: int, batch: Any) -> None:
+        lane = status // 2
+        if status % 2 == BAD_OBSERVATION:
+            seen = np.asarray(batch, dtype=np.float64)[lane]
+            if not np.isfinite(seen).all():
+                self._bad(EnvironmentFault, f"the observation is not finite ({seen})", lane)
+            self._bad(PolicyFault, f"the policy's output is not finite for observation {seen}", lane)
+        self._bad(PolicyFault, "the policy gives the action it took probability 0", lane)
+
+    def _bad(self, kind: type[EnvironmentFault] | type[PolicyFault], text: str, lane: int) -> None:
+        going = self._episode[lane] >= 0
+        episode, step = (self._episode[lane], self._length[lane]) if going else (self._begun, 0)
+        where = f"episode {episode}, step {step}, seed {self.seed}" + (f", lane {lane}" if self.batched else "")
+        kept = self.rollouts(unfinished=False)
+        note = f"; {kept.episodes} finished episodes are kept (error.rollouts)" if kept.episodes else ""
+        raise kind(f"{text}: {where}{note}", episode=episode, step=step, seed=self.seed, rollouts=kept)
+
+    # ---- the data --------------------------------------------------------------------------------------------------
+
+    def rollouts(self, unfinished: bool = True) -> Rollouts:
+        """All finished trajectories in the order of their end, and the one under way if there is only one lane."""
+        c = self.columns
+        n = len(self._ended)
+        rank = np.full(self._begun + 1, -1, dtype=np.int64)
+        rank[[e for e, _, _ in self._ended]] = np.arange(n)
+        if unfinished and self.lanes == 1 and self._episode[0] >= 0:
+            rank[self._episode[0]] = n
+        ranks = rank[c["episode"][:, 0]]
+        if self._pending:  # rewards not known yet
+            ranks[self._row :] = -1
+        rows = np.flatnonzero(ranks >= 0)
+        rows = rows[np.argsort(ranks[rows], kind="stable")]
+        lengths = np.bincount(ranks[rows], minlength=n + 1)
+        ends = np.cumsum(lengths[:n])
+        start = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        rewards = c["rewards"][rows, 0]
+        t = np.arange(len(rows)) - start
+        returns = np.bincount(ranks[rows], self.gamma ** t.astype(np.float64) * rewards, minlength=n + 1)[:n]
+        log_e, log_b = c["log_e"][rows, 0], c["log_b"][rows, 0]
+        success = np.array([told for _, _, told in self._ended])
+        features = outputs = None
+        if "encoded" in c.arrays:
+            engine = self.model.engine
+            assert isinstance(engine, Outside)
+            encoded = c["encoded"][rows]
+            width = engine.features_dim
+            features = np.append(encoded[:, :width], np.ones((len(rows), 1), dtype=np.float32), axis=1)
+            outputs = encoded[:, width:]
+        data = Rollouts(
+            self.gamma,
+            len(rows),
+            returns,
+            ends,
+            np.array([terminated for _, terminated, _ in self._ended], dtype=bool),
+            np.bincount(ranks[rows], log_e - log_b, minlength=n + 1)[:n],
+            c["observations"][rows] if "observations" in c.arrays else None,
+            c["actions"][rows],
+            rewards,
+            log_e,
+            log_b,
+            horizon=self.horizon,
+            features=features,
+            outputs=outputs,
+            success=success if np.isfinite(success).all() and n else None,
+        )
+        return data if self.initial is None else data.after(self.initial)
+
+    def result(self, *, estimator: str | Estimator = "mc", confidence: float = 0.95, interval: str = "auto") -> Evaluation:
+        """What `evaluate` would return of the data so far."""
+        from evenroll.evaluation import summarise
+
+        return summarise(self, estimator=estimator, confidence=confidence, interval=interval)
+
+    # ---- save and resume -----------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Everything but the policy, at any step, also between `act` and `observe`. One .safetensors file."""
+        arrays = {f"columns.{name}": np.ascontiguousarray(self.columns[name]) for name in self.columns.arrays}
+        if self.stepper is not None:
+            arrays |= {f"stepper.{name}": x for name, x in self.stepper.state().items()}
+        if self.ros is not None:
+            arrays |= {"ros.S": self.ros.S.numpy(), "ros.k": np.array([self.ros.k])}
+        arrays["ended"] = np.array(self._ended, dtype=np.float64).reshape(-1, 3)
+        arrays |= {f"last.{episode}": np.atleast_1d(x) for episode, x in self._last.items()}
+        spec = {
+            "row": self._row, "begun": self._begun, "episode": self._episode, "length": self._length,
+            "pending": self._pending, **self._identity(),
+        }  # fmt: skip
+        arrays = {name: np.ascontiguousarray(x) for name, x in arrays.items() if x.size}
+        write_atomically(path, bytes(to_bytes(arrays, metadata={KEY: json.dumps(spec)})))
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for the data to be continued."""
+        engine = self.model.engine
+        digest = None if engine is None or isinstance(engine, Outside) else policy_digest(engine)
+        return {
+            "sampler": str(self.sampler), "gamma": self.gamma, "seed": self.seed, "lanes": self.lanes,
+            "horizon": self.horizon, "policy": self.model.described, "digest": digest,
+            "initial": 0 if self.initial is None else self.initial.steps,
+        }  # fmt: skip
+
+    def resume(self, path: str | Path) -> Collector:
+        """Take up where `save` left off: this collector must be new, and made with the same policy and settings."""
+        try:
+            with safe_open(path, framework="numpy") as file:
+                spec = json.loads((file.metadata() or {})[KEY])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            raise DataError(f"{Path(path).name}: not a saved collector ({str(error).splitlines()[0]})") from None
+        for name, value in self._identity().items():
+            if spec.get(name) != value:
+                raise DataError(f"{Path(path).name} was saved with {name} {spec.get(name)}, not {value}")
+        rows = len(arrays.get("columns.rewards", ()))
+        self.columns.rows = 0
+        self.columns.more(rows)
+        for name in self.columns.arrays:
+            if rows:
+                self.columns[name][:] = arrays[f"columns.{name}"]
+        if self.stepper is not None:
+            for name, x in self.stepper.state().items():
+                if x.size:
+                    x[...] = arrays[f"stepper.{name}"]
+        if self.ros is not None:
+            import torch
+
+            self.ros.S.copy_(torch.from_numpy(arrays["ros.S"]))
+            self.ros.k = int(arrays["ros.k"][0])
+        self._episode, self._length, self._pending = spec["episode"], spec["length"], spec["pending"]
+        self._ended = [(int(e), bool(t), float(s)) for e, t, s in arrays.get("ended", np.zeros((0, 3)))]
+        self._last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
+        self._row, self._begun = spec["row"], spec["begun"]
+        return self
+
+    def close(self) -> None:
+        """Leave the user's network as it was found."""
+        if self.ros is not None:
+            self.ros.close()
+        self.model.close()
+
+
+def see(model: Model, data: Rollouts) -> Rollouts:
+    """The data as this policy sees it: log π_e, and features and outputs of a network that runs elsewhere."""
+    engine = model.engine
+    if engine is None:
+        raise SpecError("the policy is deterministic: data of other actions says nothing about it")
+    observations, actions = data.column("observations"), data.column("actions")
+    if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
+        raise DataError(
+            f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
+            f"are {model.observations.size} and {model.actions.dim}"
+        )
+    features: np.ndarray | None = None
+    if isinstance(engine, TabularSoftmax):
+        outputs = engine.logits[observations[:, 0].astype(np.int64)]
+    elif isinstance(engine, MLP):
+        outputs = engine.parameters_of_actions(observations)
+    else:
+        assert isinstance(engine, Outside)
+        assert model.encode is not None
+        shaped = observations.reshape(len(observations), *model.observations.shape).astype(model.observations.dtype)
+        encoded = np.concatenate([model.encode(shaped[i : i + 1024]) for i in range(0, len(shaped), 1024)])
+        features, outputs = encoded[:, : engine.features_dim], encoded[:, engine.features_dim :]
+        features = np.append(features, np.ones((len(encoded), 1)), axis=1).astype(np.float32)
+    log_e = Outside(0, choices=model.actions.choices, gaussian=model.actions.real).log_probs(outputs, actions)
+    kept = None if features is None else outputs.astype(np.float32)
+    seen = dataclasses.replace(data, log_e=log_e, features=features, outputs=kept)
+    if data.log_b is not None:
+        ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
+        seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))
+    return seen
+
+
+def _handed_in(engine: Policy, data: Rollouts | None) -> Rollouts | None:
+    """Initial data as the engine observes it."""
+    if data is None or not isinstance(engine, Outside):
+        return data
+    handed = np.append(data.column("features")[:, :-1], data.column("outputs"), axis=1)
+    return dataclasses.replace(data, observations=handed)
