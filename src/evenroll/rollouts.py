@@ -28,6 +28,7 @@ class Rollouts:
     initial_episodes, initial_steps: how much of it is initial data D₁
     horizon      steps after which a trajectory is truncated, or None if there is no such limit or it is not known
     features     [N, F] the policy's last hidden activations and a constant 1, where someone has computed them once
+    log_fit      [N] log π̂ of every step, π̂ fitted to exactly these steps, likewise; a part of the data has another
     """
 
     gamma: float
@@ -45,6 +46,7 @@ class Rollouts:
     initial_steps: int = 0
     horizon: int | None = None
     features: np.ndarray | None = None
+    log_fit: np.ndarray | None = None
 
     @property
     def episodes(self) -> int:
@@ -77,6 +79,7 @@ class Rollouts:
             ends=self.ends[:n],
             terminated=self.terminated[:n],
             log_weights=_cut(self.log_weights, slice(n)),
+            log_fit=None,
             **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
         )
 

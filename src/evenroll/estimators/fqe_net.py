@@ -37,6 +37,10 @@ class NetSettings:
     seed: int = 0
 
 
+# For many trials: about 1/500 of the work of the authors' values. What that costs is shown by `evenroll reproduce fig14`.
+SMALL = NetSettings(width=64, embedding=16, updates=400, batch=512, next_actions=5)
+
+
 def fitted_q_network(rollouts: Rollouts, policy: Policy, settings: NetSettings | None = None) -> float:
     """FQE(D) = (1/n) Σᵢ E_{a~π_e} Q(0, s₀ⁱ, a), Q a network fitted to r + γ E_{a'~π_e} Q(t + 1, s', a').
 
