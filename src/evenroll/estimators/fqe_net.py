@@ -47,7 +47,15 @@ def fitted_q_network(rollouts: Rollouts, policy: Policy, settings: NetSettings |
     Time is an input, so after the step at the horizon the value is 0, as it is after termination.
     """
     finished(rollouts)
-    settings = settings or NetSettings()
+    threads = _torch().get_num_threads()
+    _torch().set_num_threads(1)  # trials run one to a core, and the order of sums must not depend on the machine's cores
+    try:
+        return _fit(rollouts, policy, settings or NetSettings())
+    finally:
+        _torch().set_num_threads(threads)
+
+
+def _fit(rollouts: Rollouts, policy: Policy, settings: NetSettings) -> float:
     data = _Data(rollouts, policy, settings)
     torch = data.torch
     optimiser = torch.optim.Adam(data.parameters, settings.learning_rate)

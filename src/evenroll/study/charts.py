@@ -85,7 +85,7 @@ def _lines(panel: Panel, results: Results) -> Iterator[Series]:
         x = results.steps(line)
         good = (x > 0) & np.isfinite(y) & (y > 0) & (results.curve(line).missing <= line.trials / 2)
         yield Series(line.method, label(line.method), shade, x[good], y[good], low[good], high[good])
-        published = _published(panel, line)
+        published = None if many else _published(panel, line)
         if published is not None:
             x, y = published
             good = (x > 0) & (y > 0)
@@ -148,8 +148,8 @@ def theory_charts(found: Laws) -> tuple[Chart, ...]:
         return Series(name, name, GREY, x, np.full(len(x), y), dash="theory")
 
     squared, printed, corrected = found.bounds.T
-    x = np.maximum(squared, 1e-7)
-    diagonal = np.array([1e-7, 10.0])
+    x = np.maximum(squared, 1e-5)
+    diagonal = np.array([1e-5, 10.0])
     slopes = {k: f", slope {v:.2f}" for k, v in found.slope.items()}
     error, *example = (np.array([number]) for number in found.counter_example)
     visits = found.visits.astype(float)

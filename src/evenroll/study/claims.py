@@ -119,7 +119,7 @@ def fig1(evidence: Evidence) -> Iterator[Claim]:
         yield Claim(
             "fig1",
             f"GridWorld, {when} initial data: sampling error decreases faster with ROS than with OS.",
-            "KL of ROS / OS below 1 at the last checkpoint (95 %), and log KL falls more steeply over the last five doublings.",
+            "KL of ROS / OS below 1 at the last checkpoint (95 %), and a steeper slope over the last five doublings.",
             together([below(ratio), HOLDS if slopes["ros"] < slopes["os"] else FAILS]),
             (shown("KL of ROS / OS", ratio), f"slopes: ROS {slopes['ros']:.2f}, OS {slopes['os']:.2f}"),
         )
@@ -389,7 +389,7 @@ def theory(evidence: Evidence) -> Iterator[Claim]:
     yield Claim(
         "theory", "Ours: Theorem 3 corrected, |v − MC| ≤ Σ γᵗ R_max √(2 KL_t), |R| ≤ R_max.",
         "No data set violates it.", HOLDS if worst <= 1.0 and error <= corrected else FAILS,
-        (f"counter-example: {error:g} ≤ {corrected:.2f}; {len(found.bounds)} random MDPs: at most {worst:.2g} of the bound",),
+        (f"counter-example: {error:g} ≤ {corrected:.2f}; {len(found.bounds)} random MDPs: at most {worst:.2g} of it",),
     )  # fmt: skip
 
 

@@ -32,7 +32,8 @@ def draw(target: Target, results: Results, directory: Path, scale: Scale) -> lis
 
 
 def _subtitle(target: Target, scale: Scale) -> str:
-    trials = {n for panel in target.panels for x in (*panel.lines, *panel.sweeps) for n in [x.trials]}
+    trials = {x.trials for panel in target.panels for x in panel.lines}
+    trials |= {x.trials for panel in target.panels for x in panel.sweeps}
     if not trials:
         return target.title
     return f"{target.title}; {' and '.join(str(n) for n in sorted(trials))} trials, seed {scale.seed}"
@@ -55,7 +56,7 @@ def figure_of(parts: Sequence[Chart], title: str) -> Any:
         if part.y_label != parts[0].y_label or axis is axes[0, 0] or not same:
             axis.set_ylabel(part.y_label, fontsize=8)
         if len({p.y_label for p in parts}) > 1:  # panels of different kinds carry their own legends
-            axis.legend(found.values(), found.keys(), frameon=False, fontsize=6.5)
+            axis.legend(found.values(), found.keys(), frameon=False, fontsize=6)
     if len({p.y_label for p in parts}) == 1:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5), frameon=False, fontsize=7.5)  # fmt: skip  # noqa: E501
     figure.suptitle(title, fontsize=9.5)
@@ -83,7 +84,7 @@ def _panel(axis: Any, chart: Chart) -> dict[str, Any]:
     axis.set_yscale("log" if chart.log_y else "linear")
     axis.set_xlabel(chart.x_label, fontsize=8)
     axis.set_title(chart.title, fontsize=8.5)
-    axis.tick_params(labelsize=7)
+    axis.tick_params(labelsize=7, which="both")
     axis.grid(True, which="major", color="0.92")
     axis.spines[["top", "right"]].set_visible(False)
     return handles
@@ -110,6 +111,7 @@ def _draw_bandit(axis: Any) -> None:
     axis.set_title("Bandit: 30 arms", fontsize=9.5)
     axis.set_xlabel("arm", fontsize=8)
     axis.legend(frameon=False, fontsize=7.5, loc="upper right")
+    axis.set_ylim(-0.9, 2.3)
     axis.tick_params(labelsize=7)
     axis.spines[["top", "right"]].set_visible(False)
 
@@ -128,16 +130,11 @@ def _draw_grid(axis: Any) -> None:
         axis.text(x - 0.44, y + 0.44, text, fontsize=6.5, color="0.35", va="top")
         if s == gridworld.GOAL:
             continue
-        for action in range(4):  # an arrow as long as the action is likely
-            there = int(cells[s, action])
-            if there != s:
-                size = 0.42 * float(policy.table[s, action])
-                axis.arrow(
-                    x, y, (there % 4 - x) * size, (there // 4 - y) * size, width=0.02, head_width=0.09, head_length=0.06,
-                    color="#e0534f", length_includes_head=True, lw=0,
-                )  # fmt: skip
+        for action in range(4):  # a ray as long as the action is likely
+            there, size = int(cells[s, action]), 0.5 * float(policy.table[s, action])
+            axis.plot([x, x + (there % 4 - x) * size], [y, y + (there // 4 - y) * size], color="#e0534f", lw=3)
     axis.set(xlim=(-0.55, 3.55), ylim=(-0.55, 3.55), aspect="equal")
-    axis.set_title("GridWorld: reward of the cell entered;\narrows: π", fontsize=9.5)
+    axis.set_title("GridWorld: reward of the cell entered;\nrays: π, as long as likely", fontsize=9.5)
     axis.axis("off")
 
 

@@ -31,7 +31,8 @@ COLLECT = {
     "gaussian": {"os": 0.4, "ros": 0.95, "bpg": 1.2, "auto": 1.1},
 }
 FIT = {"table": 0.3, "softmax": 4.5, "gaussian": 8.5}
-NETWORK_FIT = {"table": 1.2, "softmax": 1.2, "gaussian": 3.0}  # core-seconds per fit of fqe-net-small
+NETWORK_FIT = {"table": 1.5, "softmax": 1.5, "gaussian": 4.0}  # core-seconds per fit of fqe-net-small
+LARGE_NETWORK = 40.0  # of fqe-net, against 1.5
 LINEAR_FIT = {"table": 0.1, "softmax": 4.0, "gaussian": 8.0}  # core-microseconds per step and checkpoint of fqe
 PER_TRIAL = 0.5e-3  # core-seconds
 
@@ -48,8 +49,12 @@ def cost(work: Work) -> float:
         micro += ladder / 2 * FIT[kind]
     if "fqe" in trials.columns:
         micro += ladder * LINEAR_FIT[kind]
-    network = NETWORK_FIT[kind] * len(trials.checkpoints) if "fqe-net-small" in trials.columns else 0.0
-    return PER_TRIAL + 1e-6 * micro + network
+    seconds = PER_TRIAL + 1e-6 * micro
+    if "fqe-net-small" in trials.columns:
+        seconds += NETWORK_FIT[kind] * len(trials.checkpoints)
+    if "fqe-net" in trials.columns:
+        seconds += LARGE_NETWORK * len(trials.checkpoints)
+    return seconds
 
 
 @dataclass(frozen=True)

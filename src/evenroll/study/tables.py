@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +102,7 @@ def markdown(found: FinalTable, scale: Scale) -> str:
     """Measured, published and both relative to on-policy Monte Carlo."""
     head = "| | " + " | ".join(found.titles) + " |\n|---|" + "---|" * len(found.domains)
     lines = [f"# {found.title}", "", f"{scale.trials} trials, {scale.budget:g} mean episodes, ± one standard error.", ""]
-    for title, show in (
+    ways: tuple[tuple[str, Callable[[Cell], str]], ...] = (
         ("Measured", lambda c: number(c.measured)),
         (
             "Published (their evaluation policies; the bandit's column is of another experiment)",
@@ -109,7 +110,8 @@ def markdown(found: FinalTable, scale: Scale) -> str:
         ),
         ("Measured, relative to OS-MC, 95 % interval", lambda c: ratio(c.against_os)),
         ("Published, relative to OS-MC", lambda c: ratio(c.published_against_os)),
-    ):
+    )
+    for title, show in ways:
         lines += [f"## {title}", "", head]
         for method in found.methods:
             shown = " | ".join(show(found.cells[method, domain]) for domain in found.domains)
