@@ -17,6 +17,7 @@ from rich.table import Table
 
 from evenroll import __version__
 from evenroll.cli_leaderboard import leaderboard
+from evenroll.cli_reproduce import reproduce, results
 from evenroll.errors import EvenrollError
 
 if TYPE_CHECKING:
@@ -419,6 +420,8 @@ def coverage(
 
 
 app.command(epilog="Example: [cyan]evenroll leaderboard --quick --domains gridworld --out results[/cyan]")(leaderboard)
+app.command(epilog="Example: [cyan]evenroll reproduce fig2 table3 theory --quick --out reproduction[/cyan]")(reproduce)
+app.command(epilog="Example: [cyan]evenroll results reproduction --export trials.csv[/cyan]")(results)
 
 
 def main() -> None:

@@ -43,8 +43,15 @@ def with_features(rollouts: Rollouts, policy: Policy) -> Rollouts:
     return dataclasses.replace(rollouts, features=policy_features(policy, rollouts)) if isinstance(policy, MLP) else rollouts
 
 
+def with_fit(rollouts: Rollouts, policy: Policy) -> Rollouts:
+    """The same rollouts carrying log π̂ of every step, so that all that need it share one fit."""
+    return dataclasses.replace(rollouts, log_fit=fitted_log_probs(policy, rollouts))
+
+
 def fitted_log_probs(policy: Policy, rollouts: Rollouts) -> np.ndarray:
     """log π̂(a_t|s_t) for every recorded step, the unfinished trajectory included."""
+    if rollouts.log_fit is not None:
+        return rollouts.log_fit
     actions = rollouts.column("actions")
     if len(actions) == 0:
         return np.zeros(0)

@@ -30,6 +30,7 @@ class Rollouts:
     features     [N, F] the policy's last hidden activations and a constant 1, where someone has computed them once
     outputs      [N, n] the policy's outputs, where its network runs elsewhere (policies.Outside)
     success      [n] whether each trajectory succeeded, where the environment says so
+    log_fit      [N] log π̂ of every step, π̂ fitted to exactly these steps, likewise; a part of the data has another
     """
 
     gamma: float
@@ -49,6 +50,7 @@ class Rollouts:
     features: np.ndarray | None = None
     outputs: np.ndarray | None = None
     success: np.ndarray | None = None
+    log_fit: np.ndarray | None = None
 
     @property
     def episodes(self) -> int:
@@ -82,6 +84,7 @@ class Rollouts:
             terminated=self.terminated[:n],
             log_weights=_cut(self.log_weights, slice(n)),
             success=_cut(self.success, slice(n)),
+            log_fit=None,
             **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
         )
 

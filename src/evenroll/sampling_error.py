@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenroll.fitting import fitted_log_probs, with_features
+from evenroll.fitting import fitted_log_probs
 from evenroll.policies import Outside, Policy
 from evenroll.rollouts import Rollouts
 
@@ -33,16 +33,15 @@ def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
     return float(np.mean(np.abs(total.astype(np.float64))) / rollouts.steps)
 
 
-def sampling_errors(rollouts: Rollouts, policy: Policy, checkpoints: Sequence[int]) -> np.ndarray:
-    """[2, checkpoints]: both measures after so many new steps. Scores are summed once, features computed once."""
-    rollouts = with_features(rollouts, policy)
+def gradient_sampling_errors(rollouts: Rollouts, policy: Policy, checkpoints: Sequence[int]) -> np.ndarray:
+    """[checkpoints]: :func:`gradient_sampling_error` after so many new steps; scores are summed once. nan without data."""
     observations, actions = rollouts.column("observations"), rollouts.column("actions")
-    result = np.full((2, len(checkpoints)), np.nan)
+    result = np.full(len(checkpoints), np.nan)
     total, done = np.zeros(policy.parameters), 0
     for i, steps in enumerate(checkpoints):
-        part = rollouts.prefix(steps)
-        total += policy.score_sum(observations[done : part.steps], actions[done : part.steps])
-        done = part.steps
+        upto = rollouts.initial_steps + steps
+        total += policy.score_sum(observations[done:upto], actions[done:upto])
+        done = upto
         if done:
-            result[:, i] = kl_sampling_error(part, policy), np.mean(np.abs(total)) / done
+            result[i] = np.mean(np.abs(total)) / done
     return result

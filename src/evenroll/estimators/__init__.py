@@ -10,7 +10,7 @@ import numpy as np
 
 from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
 from evenroll.estimators.fqe import fitted_q_evaluation
-from evenroll.estimators.fqe_net import fitted_q_network
+from evenroll.estimators.fqe_net import SMALL, fitted_q_network
 from evenroll.estimators.importance import (
     ordinary_importance_sampling,
     trajectory_log_weights,
@@ -37,6 +37,7 @@ class Estimator:
     needs        what must be recorded: returns, weights or every step
     log_weights  the trajectory weights it uses, for effective sample size and largest weight; None if it uses none
     features     whether it works on the policy's features (worth computing once for all prefixes of a trial)
+    fits         whether it needs π̂ (worth fitting once for all estimators of the same data)
     """
 
     name: str
@@ -44,6 +45,7 @@ class Estimator:
     needs: Literal["returns", "weights", "steps"]
     log_weights: Callable[[Rollouts, Policy], np.ndarray] | None = None
     features: bool = False
+    fits: bool = False
 
     def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
         return self.function(rollouts, policy)
@@ -61,10 +63,11 @@ ESTIMATORS: dict[str, Estimator] = {
         Estimator("wis", lambda rollouts, policy: weighted_importance_sampling(rollouts), "weights", _recorded),
         Estimator("wis+mc", lambda rollouts, policy: weighted_then_monte_carlo(rollouts), "weights", _recorded),
         Estimator("pdis", lambda rollouts, policy: per_decision_importance_sampling(rollouts), "steps", _recorded),
-        Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True),
-        Estimator("wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True),
+        Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=True),
+        Estimator("wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=True),
         Estimator("fqe", fitted_q_evaluation, "steps", features=True),
         Estimator("fqe-net", fitted_q_network, "steps", features=True),
+        Estimator("fqe-net-small", lambda r, policy: fitted_q_network(r, policy, SMALL), "steps", features=True),
         Estimator("dr", doubly_robust, "steps", _recorded, features=True),
         Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True),
         Estimator("score", score, "steps"),

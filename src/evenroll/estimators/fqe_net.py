@@ -37,13 +37,25 @@ class NetSettings:
     seed: int = 0
 
 
+# For many trials: about 1/500 of the work of the authors' values. What that costs is shown by `evenroll reproduce fig14`.
+SMALL = NetSettings(width=64, embedding=16, updates=400, batch=512, next_actions=5)
+
+
 def fitted_q_network(rollouts: Rollouts, policy: Policy, settings: NetSettings | None = None) -> float:
     """FQE(D) = (1/n) Σᵢ E_{a~π_e} Q(0, s₀ⁱ, a), Q a network fitted to r + γ E_{a'~π_e} Q(t + 1, s', a').
 
     Time is an input, so after the step at the horizon the value is 0, as it is after termination.
     """
     finished(rollouts)
-    settings = settings or NetSettings()
+    threads = _torch().get_num_threads()
+    _torch().set_num_threads(1)  # trials run one to a core, and the order of sums must not depend on the machine's cores
+    try:
+        return _fit(rollouts, policy, settings or NetSettings())
+    finally:
+        _torch().set_num_threads(threads)
+
+
+def _fit(rollouts: Rollouts, policy: Policy, settings: NetSettings) -> float:
     data = _Data(rollouts, policy, settings)
     torch = data.torch
     optimiser = torch.optim.Adam(data.parameters, settings.learning_rate)

@@ -1,11 +1,8 @@
-"""Many trials of several methods: the paper's comparison.
-
-A trial collects once to the full budget; every estimate at a checkpoint is a function of a prefix of that data.
-All methods of a trial share the environment's random stream and the initial data.
-"""
+"""Many trials of several methods, in one call: the paper's comparison."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -14,16 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.collect import Driver
 from evenroll.domains import Domain, Truth, get_domain
-from evenroll.errors import NoEstimate, SpecError
-from evenroll.fitting import with_features
+from evenroll.errors import SpecError
 from evenroll.language import Method, get_method
 from evenroll.parallel import default_workers, in_order
 from evenroll.policies import Policy
-from evenroll.rollouts import Rollouts
-from evenroll.samplers import OffPolicy
-from evenroll.sampling_error import sampling_errors
+from evenroll.study.trials import GRADIENT, KL, Trials, checkpoints_for, run_trial
 from evenroll.values import truth
 
 
@@ -36,6 +29,12 @@ class Curve:
     kl: np.ndarray | None = None  # [trials, checkpoints]
     grad_norm: np.ndarray | None = None
     runaway: int = 0  # trials in which the behaviour ran away from π_e
+
+    @classmethod
+    def of(cls, name: str, columns: Sequence[str], values: np.ndarray, runaway: int) -> Curve:
+        """From what trials measured, [trials, columns, checkpoints]: the first column, and the sampling errors if any."""
+        kl, gradient = (values[:, columns.index(c)] if c in columns else None for c in (KL, GRADIENT))
+        return cls(name, values[:, 0], kl, gradient, runaway)
 
     @property
     def squared(self) -> np.ndarray:
@@ -56,7 +55,11 @@ class Curve:
     @property
     def mse_se(self) -> np.ndarray:
         """One standard error of the mean squared error."""
-        return self._over_trials(lambda x: float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else np.nan, self.squared)
+        return self._over_trials(_standard_error, self.squared)
+
+    def over_trials(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean over trials and its standard error, at every checkpoint of [trials, checkpoints]."""
+        return self._over_trials(lambda x: float(x.mean()), values), self._over_trials(_standard_error, values)
 
     @property
     def bias(self) -> np.ndarray:
@@ -121,79 +124,16 @@ class Comparison:
             return np.asarray(self.variance / (n * self.value**2))
 
 
+def _standard_error(x: np.ndarray) -> float:
+    return float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else math.nan
+
+
 def _number(x: float) -> float | None:
     return float(x) if math.isfinite(x) else None
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
     return [_number(float(x)) for x in values]
-
-
-def checkpoints_for(mean_length: float, budget: float, initial: bool) -> tuple[int, ...]:
-    """⌊T̄·2ⁱ⌋ steps up to the budget, and the budget itself; 0 in front where there is initial data."""
-    if not budget >= 1 or not math.isfinite(budget):
-        raise SpecError(f"the budget must be at least one mean episode length, not {budget}")
-    last = math.floor(mean_length * budget)
-    if last < 1:
-        raise SpecError(f"a budget of {budget:g} × {mean_length:g} steps is less than one step")
-    points = {math.floor(mean_length * 2**i) for i in range(math.floor(math.log2(budget)) + 1)} | {last}
-    return tuple(sorted(({0} if initial else set()) | {p for p in points if 0 < p <= last}))
-
-
-def initial_data(
-    domain: Domain, policy: Policy, seed: tuple[int, ...], *, episodes: int = 100, delta: float = 0.1
-) -> Rollouts:
-    """D₁: `episodes` trajectories of the slightly off-policy behaviour, all steps kept."""
-    driver = Driver(policy, OffPolicy(delta), (*seed, 3), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
-    return driver.run(domain.trial_environment(seed), episodes=episodes)
-
-
-def run_trial(
-    domain: Domain,
-    policy: Policy,
-    method: Method,
-    truth_: Truth,
-    checkpoints: Sequence[int],
-    seed: tuple[int, ...],
-    *,
-    initial_episodes: int = 100,
-    delta: float = 0.1,
-    sampling_error: bool = False,
-) -> np.ndarray:
-    """[4, checkpoints]: relative estimate, KL and gradient sampling error (nan where absent), whether π_b ran away."""
-    value = truth_.value
-    if domain.redrawn:
-        known = domain.known_truth(policy, seed)
-        assert known is not None
-        value = known.value
-    initial = None
-    if method.initial:
-        initial = initial_data(domain, policy, seed, episodes=initial_episodes, delta=delta)
-    driver = Driver(
-        policy,
-        method.sampler,
-        seed,
-        gamma=domain.gamma,
-        horizon=domain.horizon,
-        value=value,
-        initial=initial,
-        record_weights=method.estimator.needs != "returns",
-        record_steps=sampling_error or method.estimator.needs == "steps",
-    )
-    data = driver.run(domain.trial_environment(seed), steps=checkpoints[-1])
-    if sampling_error or method.estimator.features:
-        data = with_features(data, policy)
-    result = np.full((4, len(checkpoints)), np.nan)
-    result[3] = driver.divergence.runs_away
-    for i, steps in enumerate(checkpoints):
-        part = data.prefix(steps)
-        try:
-            result[0, i] = method.estimator(part, policy) / value
-        except NoEstimate:
-            pass
-    if sampling_error:
-        result[1:3] = sampling_errors(data, policy, checkpoints)
-    return result
 
 
 def compare(
@@ -236,32 +176,20 @@ def compare(
         method.sampler.check(policy)
     known = _truth(domain, policy, value, mean_length, seed, workers, progress)
     points = checkpoints_for(known.mean_length, budget, any(m.initial for m in parsed))
-    total = len(parsed) * trials
-    jobs = [(m, t) for m in range(len(parsed)) for t in range(trials)]
-
-    def job(which: tuple[int, int]) -> np.ndarray:
-        m, t = which
-        return run_trial(
-            domain,
-            policy,
-            parsed[m],
-            known,
-            points,
-            (seed, t),
-            initial_episodes=initial_episodes,
-            delta=delta,
-            sampling_error=sampling_error,
-        )
-
-    for method in parsed:  # compile before the clock starts
-        run_trial(domain, policy, method, known, (1,), (seed, 0), initial_episodes=1, sampling_error=sampling_error)
+    ways = [
+        Trials(domain, policy, known, m.sampler, (m.estimator,), points, m.initial, sampling_error, initial_episodes, delta)
+        for m in parsed
+    ]
+    for way in ways:  # compile before the clock starts
+        run_trial(dataclasses.replace(way, checkpoints=(1,), initial_episodes=1), (seed, 0))
     started = time.perf_counter()
-    results = in_order(job, jobs, workers, progress)
+    jobs = [(way, t) for way in ways for t in range(trials)]
+    results = in_order(lambda job: run_trial(job[0], (seed, job[1])), jobs, workers, progress)
     curves = []
-    for i, method in enumerate(parsed):
-        stacked = np.stack(results[i * trials : (i + 1) * trials])
-        kl, grad_norm = (stacked[:, 1], stacked[:, 2]) if sampling_error else (None, None)
-        curves.append(Curve(str(method), stacked[:, 0], kl, grad_norm, int(stacked[:, 3, 0].sum())))
+    for i, (method, way) in enumerate(zip(parsed, ways, strict=True)):
+        mine = results[i * trials : (i + 1) * trials]
+        values = np.stack([v for v, _ in mine])
+        curves.append(Curve.of(str(method), way.columns, values, sum(away for _, away in mine)))
     return Comparison(
         str(domain),
         known.value,
@@ -271,7 +199,7 @@ def compare(
         trials,
         points,
         tuple(curves),
-        env_steps=total * points[-1],
+        env_steps=len(jobs) * points[-1],
         seconds=time.perf_counter() - started,
     )
 

@@ -1,0 +1,240 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const NS = "http://www.w3.org/2000/svg";
+  const W = 380, H = 270, L = 50, R = 10, T = 10, B = 40;
+  const hidden = new Map(); // section → keys of series that are switched off
+  let published = true;
+
+  const el = (name, attributes = {}, text) => {
+    const node = document.createElement(name);
+    for (const [k, v] of Object.entries(attributes)) node.setAttribute(k, v);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  };
+  const svg = (name, attributes = {}, text) => {
+    const node = document.createElementNS(NS, name);
+    for (const [k, v] of Object.entries(attributes)) node.setAttribute(k, v);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  };
+  const show = (x) => x === 0 ? "0" : Math.abs(x) >= 1e5 || Math.abs(x) < 1e-2 ? x.toExponential(2).replace("e", "·10^").replace("+", "") :
+    Number(x.toPrecision(3)).toString();
+
+  // ---- scales -------------------------------------------------------------------------------------------------
+  function scale(values, log, from, to) {
+    let low = Math.min(...values), high = Math.max(...values);
+    if (log) { low = Math.log10(low); high = Math.log10(high); }
+    if (high - low < 1e-9) { low -= 0.5; high += 0.5; }
+    const room = 0.04 * (high - low);
+    low -= room; high += room;
+    const at = (v) => from + ((log ? Math.log10(v) : v) - low) / (high - low) * (to - from);
+    const ticks = [];
+    if (log) {
+      const decades = Math.floor(high) - Math.ceil(low) + 1, every = Math.max(1, Math.ceil(decades / 6));
+      for (let d = Math.ceil(low); d <= high; d++) if ((d - Math.ceil(low)) % every === 0) ticks.push([10 ** d, d]);
+      if (decades < 2) {
+        ticks.length = 0;
+        for (let d = Math.floor(low); d <= high; d++) for (const m of [1, 2, 5]) {
+          const v = m * 10 ** d;
+          if (Math.log10(v) >= low && Math.log10(v) <= high) ticks.push([v, null]);
+        }
+      }
+    } else {
+      const raw = (high - low) / 5, unit = 10 ** Math.floor(Math.log10(raw));
+      const step = unit * [1, 2, 5, 10].find((m) => m * unit >= raw);
+      for (let v = Math.ceil(low / step) * step; v <= high; v += step) ticks.push([Math.abs(v) < step / 1e6 ? 0 : v, null]);
+    }
+    return { at, ticks };
+  }
+  function tickLabel(x, y, anchor, [value, decade]) {
+    const text = svg("text", { x, y, "text-anchor": anchor });
+    if (decade === null || (decade >= -2 && decade <= 3)) { text.textContent = Number(value.toPrecision(6)).toString(); return text; }
+    text.append("10", svg("tspan", { dy: -4, "font-size": 8 }, String(decade)));
+    return text;
+  }
+
+  // ---- one chart ----------------------------------------------------------------------------------------------
+  function draw(chart, section, figure) {
+    figure.querySelector("svg")?.remove();
+    const off = hidden.get(section) ?? new Set();
+    const seen = chart.series.filter((s) => !off.has(s.key) && (published || s.dash !== "published") && s.x.length);
+    const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${chart.title}: ${chart.y_label} against ${chart.x_label}` });
+    figure.append(root);
+    const xs = seen.flatMap((s) => s.x), ys = seen.flatMap((s) => [...s.y, ...(s.low ?? []), ...(s.high ?? [])]);
+    if (!xs.length) { root.append(svg("text", { x: W / 2, y: H / 2, "text-anchor": "middle" }, "nothing is switched on")); return; }
+    const X = scale(xs, chart.log_x, L, W - R), Y = scale(ys, chart.log_y, H - B, T);
+    for (const tick of X.ticks) {
+      root.append(svg("line", { class: "grid", x1: X.at(tick[0]), x2: X.at(tick[0]), y1: T, y2: H - B }));
+      root.append(tickLabel(X.at(tick[0]), H - B + 14, "middle", tick));
+    }
+    for (const tick of Y.ticks) {
+      root.append(svg("line", { class: "grid", x1: L, x2: W - R, y1: Y.at(tick[0]), y2: Y.at(tick[0]) }));
+      root.append(tickLabel(L - 5, Y.at(tick[0]) + 4, "end", tick));
+    }
+    root.append(svg("line", { class: "axis", x1: L, x2: W - R, y1: H - B, y2: H - B }), svg("line", { class: "axis", x1: L, x2: L, y1: T, y2: H - B }));
+    root.append(svg("text", { x: (L + W - R) / 2, y: H - 8, "text-anchor": "middle" }, chart.x_label));
+    root.append(svg("text", { transform: `translate(11 ${(H - B + T) / 2}) rotate(-90)`, "text-anchor": "middle" }, chart.y_label));
+    for (const s of seen) {
+      const point = (i) => `${X.at(s.x[i]).toFixed(1)} ${Y.at(s.y[i]).toFixed(1)}`;
+      if (s.points) {
+        for (let i = 0; i < s.x.length; i++) root.append(svg("circle", { class: "mark", cx: X.at(s.x[i]), cy: Y.at(s.y[i]), r: s.x.length === 1 ? 5 : 2.6, fill: s.colour, "fill-opacity": 0.8 }));
+        continue;
+      }
+      if (s.low) {
+        const up = s.x.map((x, i) => `${X.at(x).toFixed(1)} ${Y.at(s.high[i]).toFixed(1)}`);
+        const down = s.x.map((x, i) => `${X.at(x).toFixed(1)} ${Y.at(s.low[i]).toFixed(1)}`).reverse();
+        root.append(svg("path", { d: `M${[...up, ...down].join("L")}Z`, fill: s.colour, "fill-opacity": 0.18 }));
+      }
+      const dashes = { published: "6 4", theory: "2 3" }[s.dash];
+      root.append(svg("path", { class: "mark", d: `M${s.x.map((_, i) => point(i)).join("L")}`, fill: "none", stroke: s.colour,
+        "stroke-width": s.dash ? 1.4 : 2.2, "stroke-linejoin": "round", "stroke-opacity": s.dash === "published" ? 0.8 : 1, ...(dashes ? { "stroke-dasharray": dashes } : {}) }));
+      if (!s.dash) for (let i = 0; i < s.x.length; i++) root.append(svg("circle", { cx: X.at(s.x[i]), cy: Y.at(s.y[i]), r: 2, fill: s.colour }));
+    }
+    hover(root, figure, seen, X, Y, chart);
+  }
+
+  function hover(root, figure, seen, X, Y, chart) {
+    const tip = figure.querySelector(".tip");
+    const cursor = svg("line", { class: "axis", y1: T, y2: H - B, "stroke-dasharray": "3 3", visibility: "hidden" });
+    root.append(cursor);
+    const move = (event) => {
+      const box = root.getBoundingClientRect(), x = (event.clientX - box.left) / box.width * W;
+      const all = seen.filter((s) => !s.dash).length ? seen.filter((s) => !s.dash) : seen;
+      let best = null;
+      for (const s of all) for (const v of s.x) if (best === null || Math.abs(X.at(v) - x) < Math.abs(X.at(best) - x)) best = v;
+      if (best === null) return;
+      cursor.setAttribute("x1", X.at(best)); cursor.setAttribute("x2", X.at(best)); cursor.setAttribute("visibility", "visible");
+      tip.replaceChildren(el("b", {}, `${chart.x_label}: ${show(best)}`));
+      for (const s of seen) {
+        let i = -1;
+        s.x.forEach((v, j) => { if (Math.abs(X.at(v) - X.at(best)) < 7 && (i < 0 || Math.abs(X.at(v) - X.at(best)) < Math.abs(X.at(s.x[i]) - X.at(best)))) i = j; });
+        if (i < 0) continue;
+        const row = el("div"), dot = el("i");
+        dot.style.background = s.colour;
+        row.append(dot, `${s.label}: ${show(s.y[i])}` + (s.low ? ` (${show(s.low[i])} – ${show(s.high[i])})` : ""));
+        tip.append(row);
+      }
+      tip.style.display = "block";
+      const left = (X.at(best) / W) * box.width, wide = tip.offsetWidth;
+      tip.style.left = `${Math.max(4, Math.min(left + 14, figure.clientWidth - wide - 4))}px`;
+      tip.style.top = `${Math.max(4, (event.clientY - figure.getBoundingClientRect().top) - tip.offsetHeight - 12)}px`;
+    };
+    const leave = () => { tip.style.display = "none"; cursor.setAttribute("visibility", "hidden"); };
+    root.addEventListener("pointermove", move);
+    root.addEventListener("pointerdown", move);
+    root.addEventListener("pointerleave", leave);
+  }
+
+  // ---- sections -----------------------------------------------------------------------------------------------
+  const redraw = [];
+  for (const section of data.sections) {
+    const place = document.getElementById(`charts-${section.name}`);
+    if (!place) continue;
+    const parts = section.charts.map((chart) => {
+      const figure = el("figure");
+      figure.append(el("figcaption", {}, chart.title), el("div", { class: "tip", role: "status" }));
+      place.append(figure);
+      return [chart, figure];
+    });
+    const again = () => parts.forEach(([chart, figure]) => draw(chart, section.name, figure));
+    redraw.push(again);
+    const keys = new Map();
+    section.charts.forEach((c) => c.series.forEach((s) => { if (s.dash !== "published" && !keys.has(s.key)) keys.set(s.key, s); }));
+    const bar = document.getElementById(`legend-${section.name}`);
+    hidden.set(section.name, new Set());
+    for (const [key, s] of keys) {
+      const chip = el("button", { class: "chip", "aria-pressed": "true", "data-key": key, title: "switch on or off" });
+      const mark = el("i", { class: s.dash });
+      mark.style.borderColor = s.colour;
+      chip.append(mark, s.label);
+      chip.addEventListener("click", () => {
+        const off = hidden.get(section.name), on = off.has(key);
+        if (on) off.delete(key); else off.add(key);
+        chip.setAttribute("aria-pressed", String(on));
+        again();
+      });
+      bar.append(chip);
+    }
+    if (section.charts.some((c) => c.series.some((s) => s.dash === "published"))) {
+      const chip = el("button", { class: "chip published-toggle", "aria-pressed": "true" });
+      const mark = el("i", { class: "published" });
+      mark.style.borderColor = "currentColor";
+      chip.append(mark, "published");
+      chip.addEventListener("click", () => {
+        published = !published;
+        document.querySelectorAll(".published-toggle").forEach((c) => c.setAttribute("aria-pressed", String(published)));
+        redraw.forEach((f) => f());
+      });
+      bar.append(chip);
+    }
+    again();
+  }
+
+  // ---- the two-action example ---------------------------------------------------------------------------------
+  const PI = { A: 0.2, B: 0.8 }, SHOWN = 60, LENGTH = 200;
+  const duel = document.getElementById("duel");
+  const sides = [["On-policy: roll the dice", "each action drawn with its probability", false], ["Balanced: take what is missing", "always the action that is most behind", true]].map(([title, text, balanced]) => {
+    const side = el("div", { class: "side" }), tokens = el("div", { class: "tokens" }), lines = {};
+    side.append(el("h3", {}, title), el("div", { class: "soft" }, text), tokens);
+    for (const a of ["A", "B"]) {
+      const label = el("div", { class: "num" }), meter = el("div", { class: "meter" }), fill = el("div"), want = el("div", { class: "want" });
+      fill.style.background = `var(--${a.toLowerCase()})`; want.style.left = `${100 * PI[a]}%`;
+      meter.append(fill, want); side.append(label, meter); lines[a] = { label, fill };
+    }
+    duel.append(side);
+    return { tokens, lines, balanced, counts: { A: 0, B: 0 }, share: [] };
+  });
+  const trace = document.getElementById("trace");
+  let timer = null, seed = 4;
+  const random = () => { seed = (seed * 1664525 + 1013904223) >>> 0; return seed / 4294967296; };
+  function step() {
+    const n = sides[0].share.length;
+    if (n >= LENGTH) { pause(); return; }
+    for (const side of sides) {
+      const behind = PI.A * (n + 1) - side.counts.A;
+      const action = side.balanced ? (behind >= PI.B * (n + 1) - side.counts.B ? "A" : "B") : (random() < PI.A ? "A" : "B");
+      side.counts[action]++;
+      side.share.push(side.counts.A / (n + 1));
+      side.tokens.append(el("span", { class: action }, action));
+      while (side.tokens.childElementCount > SHOWN) side.tokens.firstElementChild.remove();
+      for (const a of ["A", "B"]) {
+        const share = side.counts[a] / (n + 1);
+        side.lines[a].fill.style.width = `${100 * share}%`;
+        side.lines[a].label.textContent = `${a}: ${side.counts[a]} of ${n + 1}, expected ${(PI[a] * (n + 1)).toFixed(1)}`;
+      }
+    }
+    drawTrace();
+  }
+  function drawTrace() {
+    const steps = sides[0].share.map((_, i) => i + 1);
+    draw({ title: "Share of A", x_label: "visits to the state", y_label: "share of action A", log_x: false, log_y: false, series: [
+      { key: "want", label: "the policy: 0.2", colour: "#8a8a8a", dash: "theory", x: [1, LENGTH], y: [0.2, 0.2] },
+      { key: "os", label: "on-policy", colour: "#4477aa", dash: "", x: steps, y: sides[0].share },
+      { key: "ros", label: "balanced", colour: "#e0534f", dash: "", x: steps, y: sides[1].share },
+    ] }, "trace", trace);
+  }
+  const play = document.getElementById("play");
+  function pause() { clearInterval(timer); timer = null; play.textContent = "Play"; }
+  function start() { if (timer === null) { timer = setInterval(step, 140); play.textContent = "Pause"; } }
+  function restart() {
+    seed = (seed + 7919) >>> 0;
+    for (const side of sides) { side.counts = { A: 0, B: 0 }; side.share = []; side.tokens.replaceChildren(); }
+    step();
+  }
+  play.addEventListener("click", () => (timer === null ? start() : pause()));
+  document.getElementById("again").addEventListener("click", () => { restart(); start(); });
+  for (let i = 0; i < 5; i++) step();
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches && "IntersectionObserver" in window) {
+    let begun = false;
+    new IntersectionObserver((entries) => { // runs while it can be seen
+      if (entries[0].isIntersecting && !begun) { begun = true; start(); } else if (!entries[0].isIntersecting && timer !== null) { pause(); begun = false; }
+    }).observe(duel);
+  }
+
+  document.getElementById("theme").addEventListener("click", () => {
+    const root = document.documentElement, dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  });
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,159 @@
+"""Blocks of trials: pure functions of an identity, so that a result can be kept under it and never computed twice."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from evenroll.domains import get_domain
+from evenroll.errors import SpecError
+from evenroll.language import get_estimator, get_sampler
+from evenroll.policies import Policy, TabularSoftmax, epsilon_greedy, policy_digest
+from evenroll.study.sources import digest_of
+from evenroll.study.trials import GRADIENT, KL, Trials, run_trials
+from evenroll.values import truth
+
+FORMAT = 1  # of the identity and of the file
+STEPS_PER_BLOCK = 2_000_000  # about: what a kill may cost each worker
+SIZES = (50, 25, 10, 5)  # trials per block
+
+
+@dataclass(frozen=True)
+class Work:
+    """Many trials of one way to collect, as strings and numbers only: it hashes, prints, and travels between machines.
+
+    collect   [init+]SAMPLER[:key=value,…]; what is left out takes the domain's value in the paper
+    measures  names of estimators; SAMPLING_ERRORS may follow
+    budgets   checkpoints, in mean episode lengths: ⌊T̄·b⌋ new steps each; 0 in front where there is initial data
+    epsilon   instead of the domain's policy, one that is greedy but for a share ε of uniformly random actions
+    """
+
+    domain: str
+    collect: str
+    measures: tuple[str, ...]
+    budgets: tuple[float, ...]
+    epsilon: float | None = None
+    seed: int = 0
+
+    def __str__(self) -> str:
+        greedy = "" if self.epsilon is None else f", ε = {self.epsilon:g}"
+        return f"{self.domain}{greedy}: {self.collect}/{'+'.join(self.measures)}"
+
+    def blocks(self, trials: int) -> list[Block]:
+        steps = resolve(self).checkpoints[-1]
+        size = next((s for s in SIZES if s * steps <= STEPS_PER_BLOCK), SIZES[-1])
+        return [Block(self, first, min(size, trials - first)) for first in range(0, trials, size)]
+
+
+SAMPLING_ERRORS = (KL, GRADIENT)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Trials first, first + 1, …, first + count − 1 of a work."""
+
+    work: Work
+    first: int
+    count: int
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the numbers, and nothing that does not."""
+        trials = resolve(self.work)
+        place = (self.work.seed, self.first)
+        where, known = trials.domain.trial_environment(place), trials.truth
+        if trials.domain.redrawn:
+            known = trials.domain.known_truth(trials.policy, place) or known
+        return {
+            "format": FORMAT,
+            "sources": _sources(self.work),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "domain": str(trials.domain),
+            "environment": hashlib.sha256(np.ascontiguousarray(where.params, dtype="<f8").tobytes()).hexdigest(),
+            "gamma": trials.domain.gamma,
+            "horizon": trials.domain.horizon,
+            "policy": policy_digest(trials.policy),
+            "value": known.value,
+            "method": ("init+" if trials.initial else "") + str(trials.sampler),
+            "initial": [trials.initial_episodes, trials.delta] if trials.initial else None,
+            "measures": list(trials.columns),
+            "checkpoints": list(trials.checkpoints),
+            "seed": self.work.seed,
+            "first": self.first,
+            "trials": self.count,
+        }
+
+    @functools.cached_property
+    def key(self) -> str:
+        return identity_key(self.identity())
+
+
+def identity_key(identity: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class BlockData:
+    """What a block's trials measured: values [trials, columns, checkpoints] (nan: there is none), ran away [trials]."""
+
+    columns: tuple[str, ...]
+    checkpoints: tuple[int, ...]
+    values: np.ndarray
+    runaway: np.ndarray
+
+
+def compute(block: Block) -> BlockData:
+    """The block's numbers: a pure function, wherever and beside whatever it runs."""
+    trials = resolve(block.work)
+    seeds = [(block.work.seed, t) for t in range(block.first, block.first + block.count)]
+    return BlockData(trials.columns, trials.checkpoints, *run_trials(trials, seeds))
+
+
+@functools.cache
+def resolve(work: Work) -> Trials:
+    """The objects that a work names."""
+    domain = get_domain(work.domain)
+    policy = _policy(work.domain, work.epsilon)
+    initial = work.collect.startswith("init+")
+    sampler = get_sampler(work.collect.removeprefix("init+"), domain, initial)
+    sampler.check(policy)
+    errors = work.measures[-2:] == SAMPLING_ERRORS
+    estimators = tuple(get_estimator(name) for name in (work.measures[:-2] if errors else work.measures))
+    known = truth(domain, policy)
+    points = {math.floor(known.mean_length * b) for b in work.budgets} - {0} | ({0} if initial else set())
+    if not points - {0}:
+        raise SpecError(f"{work}: a budget of {max(work.budgets):g} mean episodes is less than one step")
+    return Trials(domain, policy, known, sampler, estimators, tuple(sorted(points)), initial, errors)
+
+
+@functools.cache
+def _policy(spec: str, epsilon: float | None) -> Policy:
+    domain = get_domain(spec)
+    policy = domain.policy()
+    if epsilon is None:
+        return policy
+    if not isinstance(policy, TabularSoftmax):
+        raise SpecError(f"{domain}: ε-greedy policies are for tables")
+    if domain.name == "bandit":  # the best arm; elsewhere the policy's own favourite
+        arms = int(domain.environment(None).params[0])
+        best = np.array([np.argmax(domain.environment(None).params[1 : 1 + arms])])
+    else:
+        best = policy.table.argmax(axis=1)
+    return epsilon_greedy(best, policy.table.shape[1], epsilon)
+
+
+@functools.cache
+def _sources(work: Work) -> str:
+    trials = resolve(work)
+    env = trials.domain.environment(None)
+    functions: list[Callable[..., Any]] = [e.function for e in trials.estimators]
+    pieces = [env.reset.function, env.step.function]
+    return digest_of("evenroll.study.trials", type(trials.sampler), type(trials.policy), *functions, *pieces)

@@ -1,0 +1,306 @@
+"""The paper's experiments as values. To add a method or a domain to every figure, add it to METHODS or DOMAINS.
+
+A target is a figure or table: panels, each of lines, each of which names the work whose trials it draws. Targets that
+draw different things from the same trials name the same work, so it is done once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from evenroll.study.blocks import SAMPLING_ERRORS, Work
+from evenroll.study.trials import GRADIENT, KL
+
+DOMAINS = {
+    "bandit": "Bandit",
+    "gridworld": "GridWorld",
+    "cartpole": "CartPole",
+    "cartpole-continuous": "CartPoleContinuous",
+}
+METHODS = ("os/mc", "bpg/ois", "ros/mc", "auto/mc")  # the paper's three, and ours; hyper-parameters: tables 1 and 2
+PAPER_METHODS = METHODS[:3]
+INITIAL_ON_POLICY = ("init+os/mc", "init+os/wis+mc")  # what else the paper compares with where there is initial data
+ALPHAS = {"gridworld": (1.0, 10.0, 100.0, 1000.0, 10000.0), "cartpole": (1.0, 10.0, 100.0, 1000.0)}  # fig 4a, b
+SWEEP_ALPHA = 1000.0  # fig 4c, d and 12
+BANDIT_FACTORS = tuple(2.0**i for i in range(-3, 7))  # fig 4c
+BANDIT_EPSILONS = (0.01, *(i / 10 for i in range(1, 10)))  # fig 4d
+GRID_FACTORS = tuple(float(i) for i in range(1, 11))  # fig 12a; the mean-factor variants carry noise f = 1
+GRID_EPSILONS = tuple(i / 10 for i in range(11))  # fig 12b
+FQE = ("fqe-net-small", "fqe")  # fig 14: a small network, and ours: exact on tables, else linear in the policy's features
+
+FQE_AUTHORS = ("gridworld",)  # where the authors' network stands beside it; a fit takes 40 s there, 5 minutes on cartpole
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything. The defaults are the paper's (fig 14 apart)."""
+
+    trials: int = 200
+    budget: float = 8192.0
+    sweep_trials: int = 500
+    sweep_budget: float = 1000.0
+    fqe_trials: int = 12
+    fqe_budgets: tuple[float, ...] = (8.0, 64.0, 512.0)
+    fqe_authors: int = 4  # trials with the authors' network, at one checkpoint
+    seed: int = 0
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        powers = tuple(2.0**i for i in range(math.floor(math.log2(self.budget)) + 1))
+        return powers if powers[-1] == self.budget else (*powers, self.budget)
+
+    def limited(self, trials: int | None, budget: float | None) -> Scale:
+        """With other numbers of trials and budgets where the user says so."""
+        scale = self
+        if trials is not None:
+            scale = replace(scale, trials=trials, sweep_trials=trials, fqe_trials=min(trials, self.fqe_trials))
+            scale = replace(scale, fqe_authors=min(trials, self.fqe_authors))
+        if budget is not None:
+            fqe = tuple(b for b in self.fqe_budgets if b <= budget) or (budget,)
+            scale = replace(scale, budget=budget, sweep_budget=min(budget, self.sweep_budget), fqe_budgets=fqe)
+        return scale
+
+
+FULL = Scale()
+QUICK = Scale(
+    trials=20, budget=256.0, sweep_trials=100, sweep_budget=1000.0, fqe_trials=3, fqe_budgets=(64.0,), fqe_authors=0
+)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who takes part."""
+
+    domains: tuple[str, ...] = tuple(DOMAINS)
+    methods: tuple[str, ...] = METHODS
+
+    @property
+    def with_initial(self) -> tuple[str, ...]:
+        """OS-MC without initial data, and everything with it."""
+        first, *others = self.methods
+        return (first, *INITIAL_ON_POLICY, *(f"init+{m}" for m in others))
+
+    @property
+    def collectors(self) -> tuple[str, ...]:
+        """Samplers, each once."""
+        return tuple(dict.fromkeys(m.partition("/")[0] for m in self.methods))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve over checkpoints: one column of a work's trials."""
+
+    method: str  # names it in the legend, gives it its colour and its published counterpart
+    work: Work
+    column: str
+    trials: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A curve over settings: MSE of `works` relative to that of `against`, setting by setting."""
+
+    label: str
+    x: tuple[float, ...]
+    works: tuple[Work, ...]
+    against: tuple[Work, ...]
+    trials: int
+
+
+@dataclass(frozen=True)
+class Panel:
+    """quantity: mse, median, kl, grad_norm of lines; ratio of sweeps."""
+
+    title: str
+    domain: str
+    quantity: str
+    lines: tuple[Line, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
+    x_label: str = "environment steps"
+    log_x: bool = True
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure or table. Without panels: it is drawn from no trials (domains, theory)."""
+
+    name: str
+    title: str
+    panels: tuple[Panel, ...] = ()
+
+    def wanted(self) -> dict[Work, int]:
+        """Every work and how many of its trials."""
+        found: dict[Work, int] = {}
+        for panel in self.panels:
+            for line in panel.lines:
+                found[line.work] = max(found.get(line.work, 0), line.trials)
+            for sweep in panel.sweeps:
+                for work in (*sweep.works, *sweep.against):
+                    found[work] = max(found.get(work, 0), sweep.trials)
+        return found
+
+
+def label(method: str) -> str:
+    """As the paper writes it: init+os/wis+mc is (OPD + OS)-(WIS + MC)."""
+    collect, _, estimator = method.partition("/")
+    initial = collect.startswith("init+")
+    name, _, parameters = collect.removeprefix("init+").partition(":")
+    shown = name if name == "auto" else name.upper()
+    end = {
+        "wis+mc": "(WIS + MC)",
+        "fqe-net-small": "FQE",
+        "fqe-net": "FQE (authors’ network)",
+        "fqe": "FQE (closed form)",
+    }.get(estimator, estimator.upper())
+    tail = ", " + parameters.replace("alpha=", "α = ") if parameters else ""
+    return (f"(OPD + {shown})" if initial else shown) + (f"-{end}" if end else "") + tail
+
+
+# ---- the targets ---------------------------------------------------------------------------------------------
+
+
+def estimate_work(domain: str, method: str, scale: Scale) -> Work:
+    """What figures 2, 3, 4a, 4b, 10, 11 and tables 3, 4 share."""
+    collect, _, estimator = method.partition("/")
+    return Work(domain, collect, (estimator,), scale.budgets, seed=scale.seed)
+
+
+def fit_work(domain: str, collect: str, scale: Scale) -> Work:
+    """What figures 1, 6 – 9 and 13 share: one fit of π̂ gives KL and WRIS."""
+    measures = SAMPLING_ERRORS if collect.startswith("init+") else ("wris", *SAMPLING_ERRORS)
+    return Work(domain, collect, measures, scale.budgets, seed=scale.seed)
+
+
+def title_of(domain: str) -> str:
+    return DOMAINS.get(domain, domain)
+
+
+def estimates(quantity: str, methods: tuple[str, ...], domains: tuple[str, ...], scale: Scale) -> tuple[Panel, ...]:
+    def line(domain: str, method: str) -> Line:
+        return Line(method, estimate_work(domain, method, scale), method.partition("/")[2], scale.trials)
+
+    return tuple(Panel(title_of(d), d, quantity, tuple(line(d, m) for m in methods)) for d in domains)
+
+
+def errors(column: str, collectors: tuple[str, ...], domains: tuple[str, ...], scale: Scale) -> tuple[Panel, ...]:
+    def line(domain: str, collect: str) -> Line:
+        return Line(collect, fit_work(domain, collect, scale), column, scale.trials)
+
+    return tuple(Panel(title_of(d), d, column, tuple(line(d, c) for c in collectors)) for d in domains)
+
+
+def alphas(domain: str, scale: Scale) -> Panel:
+    """Step sizes; the one of table 1 is the same work as in fig 2."""
+    from evenroll.domains import get_domain
+
+    usual = get_domain(domain).paper["ros"]["alpha"]
+    methods = ["os/mc", *("ros/mc" if a == usual else f"ros:alpha={a:g}/mc" for a in ALPHAS[domain])]
+    panel = estimates("mse", tuple(methods), (domain,), scale)[0]
+    named = [replace(x, method=f"ros:alpha={usual:g}/mc") if x.method == "ros/mc" else x for x in panel.lines]
+    return replace(panel, title=f"Step size α, {title_of(domain)}", lines=tuple(named))
+
+
+def sweep(name: str, x: tuple[float, ...], where: Callable[[float], tuple[str, float | None]], scale: Scale) -> Sweep:
+    def works(collect: str) -> tuple[Work, ...]:
+        settings = [where(value) for value in x]
+        return tuple(Work(d, collect, ("mc",), (scale.sweep_budget,), epsilon=e, seed=scale.seed) for d, e in settings)
+
+    return Sweep(name, x, works(f"ros:alpha={SWEEP_ALPHA:g}"), works("os"), scale.sweep_trials)
+
+
+def sensitivity(domain: str, factors: tuple[Sweep, ...], epsilon: Sweep, log_x: bool) -> tuple[Panel, Panel]:
+    return (
+        Panel(f"Environment noise, {title_of(domain)}", domain, "ratio", sweeps=factors, x_label="factor", log_x=log_x),
+        Panel(f"Policy noise, {title_of(domain)}", domain, "ratio", sweeps=(epsilon,), x_label="ε", log_x=False),
+    )
+
+
+def bandit_sensitivity(scale: Scale) -> tuple[Panel, Panel]:
+    def by(name: str, key: str) -> Sweep:
+        return sweep(name, BANDIT_FACTORS, lambda f: (f"bandit:{key}={f:g}", None), scale)
+
+    epsilon = sweep("ε-greedy", BANDIT_EPSILONS, lambda e: ("bandit", e), scale)
+    factors = (by("mean factor", "mean_factor"), by("scale factor", "scale_factor"))
+    return sensitivity("bandit", factors, epsilon, True)
+
+
+def grid_sensitivity(scale: Scale) -> tuple[Panel, Panel]:
+    mean = sweep("mean factor", GRID_FACTORS, lambda f: (f"gridworld:mean_factor={f:g},noise=1", None), scale)
+    noise = sweep("noise ± f", GRID_FACTORS, lambda f: (f"gridworld:noise={f:g}", None), scale)
+    return sensitivity(
+        "gridworld", (mean, noise), sweep("ε-greedy", GRID_EPSILONS, lambda e: ("gridworld", e), scale), False
+    )
+
+
+def wris(roster: Roster, scale: Scale) -> tuple[Panel, ...]:
+    panels = estimates("mse", roster.methods, roster.domains, scale)
+    more = [
+        tuple(Line(f"{c}/wris", fit_work(panel.domain, c, scale), "wris", scale.trials) for c in roster.collectors)
+        for panel in panels
+    ]
+    return tuple(replace(panel, lines=panel.lines + lines) for panel, lines in zip(panels, more, strict=True))
+
+
+def fqe(roster: Roster, scale: Scale) -> tuple[Panel, ...]:
+    def lines(domain: str) -> tuple[Line, ...]:
+        usual = tuple(
+            Line(f"{c}/{e}", Work(domain, c, (e,), scale.fqe_budgets, seed=scale.seed), e, scale.fqe_trials)
+            for e in FQE
+            for c in ("os", "ros")
+        )
+        if domain not in FQE_AUTHORS or scale.fqe_authors < 2:
+            return usual
+        large = Work(domain, "os", ("fqe-net",), (min(64.0, scale.fqe_budgets[-1]),), seed=scale.seed)
+        return (*usual, Line("os/fqe-net", large, "fqe-net", scale.fqe_authors))
+
+    return tuple(Panel(title_of(d), d, "mse", lines(d)) for d in roster.domains)
+
+
+def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Target]:
+    """Everything there is to reproduce, by name, in the paper's order."""
+    roster = roster or Roster()
+    grid = tuple(d for d in roster.domains if d == "gridworld")
+    started = tuple(dict.fromkeys(m.partition("/")[0] for m in roster.with_initial if m.startswith("init+")))
+    without, with_ = (roster.collectors, started)
+    both = tuple(
+        replace(p, title=f"{t} initial data")
+        for t, c in (("Without", without), ("With", with_))
+        for p in errors(KL, c, grid, scale)
+    )
+    redrawn = ("bandit:redraw=1",) if "bandit" in roster.domains else ()
+    found = (
+        Target("fig1", "Sampling error (KL), GridWorld, without and with initial data", both),
+        Target("fig2", "MSE without initial data", estimates("mse", roster.methods, roster.domains, scale)),
+        Target("fig3", "MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
+        Target(
+            "fig4",
+            "Sensitivity: step size, environment noise, policy noise",
+            (alphas("gridworld", scale), alphas("cartpole", scale), *bandit_sensitivity(scale)),
+        ),
+        Target("fig5", "The domains, and the policies that are evaluated"),
+        Target("fig6", "Sampling error (KL) without initial data", errors(KL, without, roster.domains, scale)),
+        Target("fig7", "Sampling error (KL) with initial data", errors(KL, with_, roster.domains, scale)),
+        Target("fig8", "Gradient norm without initial data", errors(GRADIENT, without, roster.domains, scale)),
+        Target("fig9", "Gradient norm with initial data", errors(GRADIENT, with_, roster.domains, scale)),
+        Target(
+            "fig10", "Median and quartiles without initial data", estimates("median", roster.methods, roster.domains, scale)
+        ),
+        Target(
+            "fig11",
+            "Median and quartiles with initial data",
+            estimates("median", roster.with_initial, roster.domains, scale),
+        ),
+        Target("fig12", "Sensitivity on GridWorld: reward noise, policy noise", grid_sensitivity(scale)),
+        Target("fig13", "MSE with weighted regression importance sampling", wris(roster, scale)),
+        Target("fig14", "MSE with fitted Q-evaluation (fewer trials, small networks)", fqe(roster, scale)),
+        Target(
+            "table3",
+            "Final MSE without initial data",
+            estimates("mse", roster.methods, (*roster.domains, *redrawn), scale),
+        ),
+        Target("table4", "Final MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
+        Target("theory", "Proposition 1, Lemma 1, Theorems 1 – 3"),
+    )
+    return {target.name: target for target in found}

@@ -1,0 +1,98 @@
+"""Which of the package's sources determine a number, and their digest.
+
+Editing a figure must not make stored results invalid; editing anything a trial runs through must. So the digest covers
+the files that the trial's code can reach by its imports, read from the syntax tree: nobody keeps a list that goes stale.
+Tables of names (domains, samplers, estimators …) are left out: what stands in them enters a block's identity by value,
+and the functions and classes chosen from them enter as the roots of the search.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import inspect
+from collections.abc import Iterable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from evenroll.errors import SpecError
+
+PACKAGE = "evenroll"
+ROOT = Path(__file__).parents[1]
+TABLES = {PACKAGE, *(f"{PACKAGE}.{name}" for name in ("domains", "language", "samplers", "estimators", "policies", "study"))}
+
+
+def digest_of(*roots: Any) -> str:
+    """A digest of every source the modules of these functions, classes or module names can reach."""
+    digest = hashlib.sha256()
+    for name in sorted(reachable(*roots)):
+        digest.update(name.encode())
+        digest.update(_path(name).read_bytes())
+    return digest.hexdigest()
+
+
+def reachable(*roots: Any) -> set[str]:
+    """Names of the modules found from the roots, those of this package followed through their imports."""
+    waiting = [name for root in roots for name in _modules_of(root)]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name not in TABLES:
+            found.add(name)
+            waiting += _imports(name) if name.split(".")[0] == PACKAGE else ()
+    return found
+
+
+def _modules_of(root: Any) -> Iterable[str]:
+    """A function standing in a table (a lambda that only calls another) is made of the functions it names."""
+    if isinstance(root, str):
+        return [root]
+    if isinstance(root, FunctionType) and root.__module__ in TABLES:
+        named = [root.__globals__.get(name) for name in root.__code__.co_names]
+        return [x.__module__ for x in named if hasattr(x, "__module__")]
+    return [root.__module__ if isinstance(root, FunctionType | type) else type(root).__module__]
+
+
+@functools.cache
+def _path(name: str) -> Path:
+    if name.split(".")[0] == PACKAGE:
+        base = ROOT.joinpath(*name.split(".")[1:])
+        return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+    try:
+        spec = importlib.util.find_spec(name)
+        return Path(inspect.getfile(importlib.import_module(name))) if spec is None else Path(str(spec.origin))
+    except (ImportError, TypeError, ValueError):
+        raise SpecError(f"{name} has no source file, so its results cannot be kept: put it into one") from None
+
+
+@functools.cache
+def _imports(name: str) -> tuple[str, ...]:
+    """Modules of this package that a module imports, wherever in the file, but for type checking."""
+    return tuple(sorted(set(_imported(ast.parse(_path(name).read_text())))))
+
+
+def _imported(tree: ast.AST) -> Iterable[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == PACKAGE)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE:
+            for alias in node.names:
+                yield _where(node.module, alias.name)
+        else:
+            yield from _imported(node)
+
+
+def _where(module: str, name: str) -> str:
+    """The module that `from module import name` takes the name from: a submodule, or where a package got it from."""
+    if _path(f"{module}.{name}").is_file():
+        return f"{module}.{name}"
+    if module in TABLES and _path(module).name == "__init__.py":
+        for node in ast.parse(_path(module).read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+                return node.module
+    return module

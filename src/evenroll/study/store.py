@@ -1,0 +1,258 @@
+"""Results on disk: each block of trials one Parquet file, written once, under a name that says what determines it.
+
+Layout:  DIRECTORY/ab/abcdef….parquet  (the block's identity, hashed)      DIRECTORY/aside/…  files that were no good
+
+One row per trial and checkpoint, by trial, then by steps:
+
+    trial    int32    which trial                     steps    int64   new environment steps so far
+    runaway  bool     the behaviour left the policy   …        double  a column per measure; null: there is none
+
+Estimates (mc, ois, wris …) are relative to the true value; kl and grad_norm are the two sampling errors. The file's
+metadata holds `evenroll` (the identity, JSON) and `evenroll.sha256` (of identity and columns). No times, no dates: equal
+runs are equal bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenroll.errors import DataError, EvenrollError
+from evenroll.files import write_atomically
+from evenroll.study.blocks import Block, BlockData, identity_key
+
+LARGEST = 64 << 20  # bytes: a block is some kilobytes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A block as the store lists it."""
+
+    path: Path
+    identity: dict[str, Any]
+    data: BlockData
+
+
+class Store:
+    """A directory of blocks that several processes may share. `say` is told of files that were set aside."""
+
+    def __init__(self, directory: str | Path, say: Callable[[str], None] = lambda message: None) -> None:
+        self.directory, self.say = Path(directory), say
+        arrow()
+
+    def path(self, key: str) -> Path:
+        return self.directory / key[:2] / f"{key}.parquet"
+
+    def load(self, block: Block) -> BlockData | None:
+        """The block, if it is there and whole. A file that is not is set aside."""
+        path = self.path(block.key)
+        try:
+            identity, data = _read(path)
+            if identity != json.loads(json.dumps(block.identity())):
+                raise DataError("it holds another block")
+            return data
+        except FileNotFoundError:
+            return None
+        except DataError as error:
+            self._set_aside(path, str(error))
+            return None
+
+    def save(self, block: Block, data: BlockData) -> None:
+        path = self.path(block.key)
+        _make(path.parent)
+        write_atomically(path, _bytes(block.identity(), block.first, data))
+
+    def entries(self) -> Iterator[Entry]:
+        """All good blocks, in the order of their names; bad files are set aside."""
+        for path in sorted(self.directory.glob("??/*.parquet")):
+            try:
+                identity, data = _read(path)
+                if identity_key(identity) != path.stem:
+                    raise DataError("its name is not that of its contents")
+                yield Entry(path, identity, data)
+            except FileNotFoundError:  # another process has just set it aside
+                continue
+            except DataError as error:
+                self._set_aside(path, str(error))
+
+    @contextlib.contextmanager
+    def claim(self, block: Block) -> Iterator[bool]:
+        """Whether this worker may compute the block. One at a time may; the system takes a dead worker's claim away."""
+        path = self.directory / "claims" / block.key
+        _make(path.parent)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                path.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        aside = self.directory / "aside"
+        _make(aside)
+        number = sum(1 for _ in aside.iterdir())
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            os.replace(path, aside / f"{number}-{path.name}")
+            self.say(f"{path.name}: {why}; set aside in {aside.name}/ and computed again when needed")
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
+
+
+# ---- the file ------------------------------------------------------------------------------------------------
+
+
+def arrow() -> Any:
+    """pyarrow.parquet, which is an extra."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise EvenrollError("keeping results needs pyarrow: pip install 'evenroll[data]'") from None
+    return pyarrow.parquet
+
+
+def _columns(first: int, data: BlockData) -> dict[str, np.ndarray]:
+    trials, points = len(data.values), len(data.checkpoints)
+    return {
+        "trial": np.repeat(np.arange(first, first + trials, dtype="<i4"), points),
+        "steps": np.tile(np.array(data.checkpoints, dtype="<i8"), trials),
+        "runaway": np.repeat(np.asarray(data.runaway, dtype=bool), points),
+        **{name: data.values[:, i].ravel().astype("<f8") for i, name in enumerate(data.columns)},
+    }
+
+
+def _checksum(identity: str, columns: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(identity.encode())
+    for name, column in columns.items():
+        digest.update(name.encode() + column.tobytes())
+    return digest.hexdigest()
+
+
+def _bytes(identity: dict[str, Any], first: int, data: BlockData) -> bytes:
+    import pyarrow as pa
+
+    text = json.dumps(identity, sort_keys=True, allow_nan=False)
+    columns = _columns(first, data)
+    table = pa.table({name: pa.array(column, from_pandas=True) for name, column in columns.items()})
+    table = table.replace_schema_metadata({"evenroll": text, "evenroll.sha256": _checksum(text, columns)})
+    out = io.BytesIO()
+    arrow().write_table(table, out, compression="zstd", use_dictionary=False, write_statistics=False)
+    return out.getvalue()
+
+
+def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
+    """(identity, data) of a file, or DataError if it is torn, foreign or changed."""
+    try:
+        raw = path.read_bytes() if path.stat().st_size <= LARGEST else None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise EvenrollError(f"cannot read {path}: {error.strerror or error}") from None
+    if raw is None:
+        raise DataError("it is far too large for a block")
+    import pyarrow as pa
+
+    try:
+        table = arrow().ParquetFile(io.BytesIO(raw)).read()
+        metadata = table.schema.metadata
+        text = metadata[b"evenroll"].decode()
+        identity = json.loads(text)
+        names = tuple(identity["measures"])
+        points, trials, first = tuple(identity["checkpoints"]), int(identity["trials"]), int(identity["first"])
+        values = np.stack([table[name].to_numpy().astype("<f8").reshape(trials, len(points)) for name in names], axis=1)
+        runaway = np.asarray(table["runaway"].to_numpy(), dtype=bool).reshape(trials, len(points))[:, 0]
+        data = BlockData(names, points, values, runaway)
+        good = _checksum(text, _columns(first, data)) == metadata[b"evenroll.sha256"].decode()
+        same_rows = all(np.array_equal(table[name].to_numpy(), _columns(first, data)[name]) for name in ("trial", "steps"))
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError, UnicodeDecodeError):
+        raise DataError("it is torn or not one of ours") from None
+    if not good or not same_rows:
+        raise DataError("its contents do not fit its checksum")
+    return identity, data
+
+
+# ---- listing and exporting -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """All blocks that differ only in their trials."""
+
+    domain: str
+    method: str
+    policy: str
+    measures: tuple[str, ...]
+    steps: int
+    trials: int
+
+
+def gathered(entries: Iterable[Entry]) -> list[Row]:
+    """Blocks of one experiment together, in the order of domain and method."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        same = {k: v for k, v in entry.identity.items() if k not in ("first", "trials", "environment", "value")}
+        groups.setdefault(json.dumps(same, sort_keys=True), []).append(entry)
+    rows = [
+        Row(
+            group[0].identity["domain"],
+            group[0].identity["method"],
+            group[0].identity["policy"],
+            group[0].data.columns,
+            group[0].data.checkpoints[-1],
+            sum(e.identity["trials"] for e in group),
+        )
+        for group in groups.values()
+    ]
+    return sorted(rows, key=lambda row: (row.domain, row.method, row.measures, row.steps, row.policy))
+
+
+def write_export(entries: Sequence[Entry], path: Path) -> None:
+    """Every trial, checkpoint and measure as one row: domain, method, policy, seed, trial, steps, measure, value."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("domain", "method", "policy", "seed", "trial", "steps", "measure", "value", "runaway")
+    }
+    for entry in entries:
+        who, data = entry.identity, entry.data
+        for (t, m, p), value in np.ndenumerate(data.values):
+            row = (
+                who["domain"], who["method"], who["policy"][:16], who["seed"], who["first"] + t, data.checkpoints[p],
+                data.columns[m], None if np.isnan(value) else float(value), bool(data.runaway[t]),
+            )  # fmt: skip
+            for name, item in zip(columns, row, strict=True):
+                columns[name].append(item)
+    out = io.BytesIO()
+    if path.suffix == ".parquet":
+        arrow().write_table(pa.table(columns), out, compression="zstd")
+    elif path.suffix == ".csv":
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(pa.table(columns), out)
+    elif path.suffix == ".json":
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        out.write((json.dumps({"rows": rows}, allow_nan=False) + "\n").encode())
+    else:
+        raise EvenrollError(f"{path.name}: write to .csv, .json or .parquet")
+    write_atomically(path, out.getvalue())

@@ -1,0 +1,117 @@
+"""One trial: collect once to the full budget, then measure at every checkpoint a prefix of that data.
+
+All methods of a trial share the environment's random stream and the initial data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenroll.collect import Driver
+from evenroll.domains import Domain, Truth
+from evenroll.errors import NoEstimate, SpecError
+from evenroll.estimators import Estimator
+from evenroll.fitting import with_features, with_fit
+from evenroll.policies import Policy
+from evenroll.rollouts import Rollouts
+from evenroll.samplers import OffPolicy, Sampler
+from evenroll.sampling_error import gradient_sampling_errors, kl_sampling_error
+
+KL, GRADIENT = "kl", "grad_norm"  # the columns of the two sampling errors
+
+
+@dataclass(frozen=True)
+class Trials:
+    """How each of many trials is run: where, how it collects, what is measured, after how many new steps.
+
+    sampling_error    also measure both sampling errors     initial  start from `initial_episodes` of data δ off-policy
+    """
+
+    domain: Domain
+    policy: Policy
+    truth: Truth
+    sampler: Sampler
+    estimators: tuple[Estimator, ...]
+    checkpoints: tuple[int, ...]
+    initial: bool = False
+    sampling_error: bool = False
+    initial_episodes: int = 100
+    delta: float = 0.1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*(e.name for e in self.estimators), *((KL, GRADIENT) if self.sampling_error else ()))
+
+
+def checkpoints_for(mean_length: float, budget: float, initial: bool) -> tuple[int, ...]:
+    """⌊T̄·2ⁱ⌋ steps up to the budget, and the budget itself; 0 in front where there is initial data."""
+    if not budget >= 1 or not math.isfinite(budget):
+        raise SpecError(f"the budget must be at least one mean episode length, not {budget}")
+    last = math.floor(mean_length * budget)
+    if last < 1:
+        raise SpecError(f"a budget of {budget:g} × {mean_length:g} steps is less than one step")
+    points = {math.floor(mean_length * 2**i) for i in range(math.floor(math.log2(budget)) + 1)} | {last}
+    return tuple(sorted(({0} if initial else set()) | {p for p in points if 0 < p <= last}))
+
+
+def initial_data(
+    domain: Domain, policy: Policy, seed: tuple[int, ...], *, episodes: int = 100, delta: float = 0.1
+) -> Rollouts:
+    """D₁: `episodes` trajectories of the slightly off-policy behaviour, all steps kept."""
+    driver = Driver(policy, OffPolicy(delta), (*seed, 3), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
+    return driver.run(domain.trial_environment(seed), episodes=episodes)
+
+
+def run_trial(trials: Trials, seed: tuple[int, ...]) -> tuple[np.ndarray, bool]:
+    """([columns, checkpoints], whether π_b ran away). Estimates are relative to the true value; nan: there is none."""
+    domain, policy, checkpoints = trials.domain, trials.policy, trials.checkpoints
+    value = trials.truth.value
+    if domain.redrawn:
+        known = domain.known_truth(policy, seed)
+        assert known is not None
+        value = known.value
+    needs = {e.needs for e in trials.estimators}
+    driver = Driver(
+        policy,
+        trials.sampler,
+        seed,
+        gamma=domain.gamma,
+        horizon=domain.horizon,
+        value=value,
+        initial=_start(trials, seed) if trials.initial else None,
+        record_weights="weights" in needs,
+        record_steps=trials.sampling_error or "steps" in needs,
+    )
+    data = driver.run(domain.trial_environment(seed), steps=checkpoints[-1])
+    fits = trials.sampling_error or any(e.fits for e in trials.estimators)
+    if fits or any(e.features for e in trials.estimators):
+        data = with_features(data, policy)
+    values = np.full((len(trials.columns), len(checkpoints)), np.nan)
+    for i, steps in enumerate(checkpoints):
+        part = data.prefix(steps)
+        if fits and part.steps:
+            part = with_fit(part, policy)  # one fit for all that need it
+        for j, estimator in enumerate(trials.estimators):
+            try:
+                values[j, i] = estimator(part, policy) / value
+            except NoEstimate:
+                pass
+        if trials.sampling_error:
+            values[-2, i] = kl_sampling_error(part, policy)
+    if trials.sampling_error:
+        values[-1] = gradient_sampling_errors(data, policy, checkpoints)
+    return values, driver.divergence.runs_away
+
+
+def _start(trials: Trials, seed: tuple[int, ...]) -> Rollouts:
+    return initial_data(trials.domain, trials.policy, seed, episodes=trials.initial_episodes, delta=trials.delta)
+
+
+def run_trials(trials: Trials, seeds: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """([trials, columns, checkpoints], ran away [trials]), one trial per seed."""
+    results = [run_trial(trials, seed) for seed in seeds]
+    return np.stack([values for values, _ in results]), np.array([away for _, away in results])
