@@ -112,8 +112,8 @@ def test_an_episode_does_not_shape_its_own_correction():
         data, policy = collect(domain, episodes=60)
         rewards = data.rewards.copy()
         rewards[data.ends[6] : data.ends[7]] *= 3.0  # episode 7, fold 7
-        before, _ = action_part(data, policy)
-        after, _ = action_part(replace(data, rewards=rewards), policy)
+        before = action_part(data, policy).apart
+        after = action_part(replace(data, rewards=rewards), policy).apart
         own = np.arange(60) % 10 == 7
         np.testing.assert_array_equal(before[own], after[own])
         assert (before[~own] != after[~own]).any()
