@@ -26,7 +26,7 @@ from evenroll.samplers import OffPolicy, OnPolicy
 from evenroll.study import compare, initial_data
 
 END = -1
-QUICK = [name for name in ESTIMATORS if name != "fqe-net"]
+QUICK = [name for name in ESTIMATORS if not name.startswith("fqe-net")]
 
 
 @dataclass(frozen=True)

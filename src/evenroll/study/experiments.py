@@ -41,8 +41,8 @@ class Scale:
     budget: float = 8192.0
     sweep_trials: int = 500
     sweep_budget: float = 1000.0
-    fqe_trials: int = 12
-    fqe_budgets: tuple[float, ...] = (8.0, 64.0, 512.0)
+    fqe_trials: int = 10
+    fqe_budgets: tuple[float, ...] = (16.0, 128.0)
     fqe_authors: int = 4  # trials with the authors' network, at one checkpoint
     seed: int = 0
 
@@ -65,7 +65,7 @@ class Scale:
 
 FULL = Scale()
 QUICK = Scale(
-    trials=20, budget=256.0, sweep_trials=100, sweep_budget=1000.0, fqe_trials=3, fqe_budgets=(64.0,), fqe_authors=0
+    trials=20, budget=256.0, sweep_trials=100, sweep_budget=1000.0, fqe_trials=2, fqe_budgets=(32.0,), fqe_authors=0
 )
 
 
@@ -252,7 +252,7 @@ def fqe(roster: Roster, scale: Scale) -> tuple[Panel, ...]:
         )
         if domain not in FQE_AUTHORS or scale.fqe_authors < 2:
             return usual
-        large = Work(domain, "os", ("fqe-net",), (min(64.0, scale.fqe_budgets[-1]),), seed=scale.seed)
+        large = Work(domain, "os", ("fqe-net",), (min(128.0, scale.fqe_budgets[-1]),), seed=scale.seed)
         return (*usual, Line("os/fqe-net", large, "fqe-net", scale.fqe_authors))
 
     return tuple(Panel(title_of(d), d, "mse", lines(d)) for d in roster.domains)

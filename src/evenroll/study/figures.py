@@ -82,12 +82,25 @@ def _panel(axis: Any, chart: Chart) -> dict[str, Any]:
         handles = {k: v for k, v in handles.items() if k not in published} | {"dashed: published": kept}
     axis.set_xscale("log" if chart.log_x else "linear")
     axis.set_yscale("log" if chart.log_y else "linear")
+    _few_ticks(axis, chart)
     axis.set_xlabel(chart.x_label, fontsize=8)
     axis.set_title(chart.title, fontsize=8.5)
     axis.tick_params(labelsize=7, which="both")
     axis.grid(True, which="major", color="0.92")
     axis.spines[["top", "right"]].set_visible(False)
     return handles
+
+
+def _few_ticks(axis: Any, chart: Chart) -> None:
+    """Decades only; where there are fewer than two, 1, 2 and 5, written out."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator
+
+    for which, log, limits in ((axis.xaxis, chart.log_x, axis.get_xlim()), (axis.yaxis, chart.log_y, axis.get_ylim())):
+        if log:
+            which.minorticks_off()
+            if limits[1] / limits[0] < 30.0:
+                which.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                which.set_major_formatter(FormatStrFormatter("%g"))
 
 
 def domains_figure() -> Any:
@@ -155,6 +168,8 @@ def _draw_pole(axis: Any) -> None:
 def save(figure: Any, path: Path) -> list[Path]:
     """PATH.png and PATH.pdf, without dates in them."""
     paths = []
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, for both files
     for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None, "Creator": None})):
         data = io.BytesIO()
         figure.savefig(data, format=kind, dpi=150, metadata=metadata)

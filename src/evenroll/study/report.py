@@ -27,8 +27,8 @@ ABOUT = {  # what to look for
     "fig1": "How far the collected data is from on-policy. ROS pulls it in faster than chance does.",
     "fig2": "The error of the final estimate. Independent sampling must follow the dotted line; ROS and auto leave it.",
     "fig3": "100 slightly off-policy trajectories are there to begin with. ROS makes up for what they lack.",
-    "fig4": "Too small a step does little; too large a step diverges on CartPole. The right panels: ROS removes the noise of "
-    "the policy's choices, not that of the rewards.",
+    "fig4": "Too small a step does little; too large a step diverges on CartPole. The right panels: ROS removes the noise "
+    "of the policy's choices, not that of the rewards.",
     "fig5": "Where the policies act. These are our own evaluation policies, not the authors'.",
     "fig6": "KL divergence of the maximum-likelihood policy of the data from the policy that is evaluated.",
     "fig7": "The same, starting from off-policy data.",
@@ -38,8 +38,8 @@ ABOUT = {  # what to look for
     "fig11": "The same with initial data.",
     "fig12": "The right panels of figure 4, on GridWorld. At ε = 0 both errors are zero and there is no ratio.",
     "fig13": "Instead of collecting evenly, one can correct afterwards, weighting by the fitted policy (WRIS).",
-    "fig14": "Fitted Q-evaluation by a network (smaller than the authors' 2 × 256, 1,000 updates on 5,120 steps), and in closed "
-    "form: exact on tables, linear in the policy's features elsewhere.",
+    "fig14": "Fitted Q-evaluation by a network (2 × 64, batches of 256; the authors': 2 × 256, batches of 5,120), and in "
+    "closed form: exact on tables, linear in the policy's features elsewhere.",
     "theory": "What the paper proves, on data. The bound of Theorem 3 as printed fails at the yellow point, where the "
     "corrected one (green) holds.",
 }  # fmt: skip

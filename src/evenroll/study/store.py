@@ -174,7 +174,8 @@ def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
     import pyarrow as pa
 
     try:
-        table = arrow().ParquetFile(io.BytesIO(raw)).read()
+        file = arrow().ParquetFile(io.BytesIO(raw))
+        table, written_by = file.read(), file.metadata.created_by
         metadata = table.schema.metadata
         text = metadata[b"evenroll"].decode()
         identity = json.loads(text)
@@ -189,6 +190,8 @@ def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
         raise DataError("it is torn or not one of ours") from None
     if not good or not same_rows:
         raise DataError("its contents do not fit its checksum")
+    if written_by == f"parquet-cpp-arrow version {pa.__version__}" and _bytes(identity, first, data) != raw:
+        raise DataError("it is not as it was written")
     return identity, data
 
 
