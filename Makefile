@@ -32,6 +32,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests examples
 	$(BIN)/mypy
 
+$(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
+	$(PIP) -r requirements/docs.txt
+	touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 bench: $(VENV)/.dev
 	$(BIN)/evenroll bench
 

@@ -1,0 +1,22 @@
+"""A hook of mkdocs: a line `<!-- help: COMMAND -->` becomes what `evenroll COMMAND --help` says, so the page cannot go stale."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from typer.testing import CliRunner
+
+from evenroll.cli import app
+
+
+def on_page_markdown(markdown: str, **context: Any) -> str:
+    return re.sub(r"<!-- help: (\S*) ?-->", lambda found: _help(found[1]), markdown)
+
+
+def _help(command: str) -> str:
+    arguments = [command] if command else []
+    shown = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})
+    if shown.exit_code:
+        raise RuntimeError(f"evenroll {command} --help failed: {shown.output}")
+    return f"```text\n{shown.output.strip()}\n```"
