@@ -6,6 +6,7 @@ outputs to the compiled pieces; an MLP is recognised, by what it computes, and c
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -346,3 +347,27 @@ class RosThroughTorch:
     def close(self) -> None:
         for p in self.parameters:
             p.grad = None
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
+def load_tensors(data: bytes) -> dict[str, np.ndarray]:
+    """Named tensors of a .pth file; `weights_only`: nothing in it is executed."""
+    try:
+        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        return {str(name): tensor.double().numpy() for name, tensor in found.items()}
+    except Exception as error:  # whatever a damaged or malicious file makes torch raise
+        raise PolicyError(f"its tensors cannot be read ({type(error).__name__})") from None
+
+
+def sequential(tensors: Sequence[tuple[np.ndarray, np.ndarray]], activation: str) -> torch.nn.Module:
+    """Linear layers with an activation in between, from their tensors."""
+    parts: list[torch.nn.Module] = []
+    for w, b in tensors:
+        layer = torch.nn.Linear(w.shape[1], w.shape[0])
+        with torch.no_grad():
+            layer.weight.copy_(torch.tensor(w))
+            layer.bias.copy_(torch.tensor(b))
+        parts += [layer, torch.nn.Tanh() if activation == "tanh" else torch.nn.ReLU()]
+    return torch.nn.Sequential(torch.nn.Flatten(), *parts[:-1])
