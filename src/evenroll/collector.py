@@ -26,7 +26,7 @@ from safetensors.numpy import save as to_bytes
 from evenroll.errors import DataError, EnvironmentFault, PolicyFault, SpecError
 from evenroll.files import write_atomically
 from evenroll.language import get_sampler
-from evenroll.policies import MLP, Outside, Policy, TabularSoftmax, policy_digest
+from evenroll.policies import MLP, Outside, Policy, policy_digest
 from evenroll.policies.adapters import Model, as_model
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import ROS, OnPolicy, Sampler
@@ -345,6 +345,10 @@ class Collector:
         )
         return data if self.initial is None else data.after(self.initial)
 
+    def last_observations(self) -> dict[int, np.ndarray]:
+        """The observation after the last step of each finished trajectory, by its place in `rollouts`, where given."""
+        return {i: self._last[e] for i, (e, _, _) in enumerate(self._ended) if e in self._last}
+
     def result(self, *, estimator: str | Estimator = "mc", confidence: float = 0.95, interval: str = "auto") -> Evaluation:
         """What `evaluate` would return of the data so far."""
         from evenroll.evaluation import summarise
@@ -420,30 +424,19 @@ class Collector:
 
 def see(model: Model, data: Rollouts) -> Rollouts:
     """The data as this policy sees it: log π_e, and features and outputs of a network that runs elsewhere."""
-    engine = model.engine
-    if engine is None:
-        raise SpecError("the policy is deterministic: data of other actions says nothing about it")
     observations, actions = data.column("observations"), data.column("actions")
     if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
         raise DataError(
             f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
             f"are {model.observations.size} and {model.actions.dim}"
         )
-    features: np.ndarray | None = None
-    if isinstance(engine, TabularSoftmax):
-        outputs = engine.logits[observations[:, 0].astype(np.int64)]
-    elif isinstance(engine, MLP):
-        outputs = engine.parameters_of_actions(observations)
-    else:
-        assert isinstance(engine, Outside)
-        assert model.encode is not None
-        shaped = observations.reshape(len(observations), *model.observations.shape).astype(model.observations.dtype)
-        encoded = np.concatenate([model.encode(shaped[i : i + 1024]) for i in range(0, len(shaped), 1024)])
-        features, outputs = encoded[:, : engine.features_dim], encoded[:, engine.features_dim :]
-        features = np.append(features, np.ones((len(encoded), 1)), axis=1).astype(np.float32)
+    features, outputs = model.of_rows(observations)
     log_e = Outside(0, choices=model.actions.choices, gaussian=model.actions.real).log_probs(outputs, actions)
-    kept = None if features is None else outputs.astype(np.float32)
-    seen = dataclasses.replace(data, log_e=log_e, features=features, outputs=kept)
+    if not np.isfinite(log_e).all():
+        raise DataError(f"the policy never takes the action of row {int(np.flatnonzero(~np.isfinite(log_e))[0])}")
+    seen = dataclasses.replace(data, log_e=log_e)
+    if isinstance(model.engine, Outside):
+        seen = dataclasses.replace(seen, features=features, outputs=outputs.astype(np.float32))
     if data.log_b is not None:
         ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
         seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST = 64  # observations up to this long are the features of a policy that shows no others
 PROBABILITY_ERROR = 1e-3
+CHUNK = 1024  # observations that go through a network at once
 
 
 @dataclass(eq=False)
@@ -37,7 +38,6 @@ class Model:
     encode  observations [n, …] → [n, engine.obs_dim], float64, contiguous
     decide  observations [n, …] → actions [n, …] as the environment wants them
     torch   the network behind `encode`, if it runs through torch
-    checked (compiled copy of a torch network) observations [n, …] → its outputs by torch
     """
 
     described: str
@@ -48,6 +48,21 @@ class Model:
     decide: Callable[[Any], Any] | None = None
     torch: TorchPolicy | None = None
     restore: list[Callable[[], None]] = field(default_factory=list)
+
+    def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+        """(ψ [N, F + 1], or None for a table; logits, or mean and log scale of each dimension [N, n]) of observations [N, size]."""
+        engine = self.engine
+        if isinstance(engine, TabularSoftmax):
+            return None, engine.logits[rows[:, 0].astype(np.int64)]
+        if isinstance(engine, MLP):
+            return engine.features(rows), engine.parameters_of_actions(rows)
+        if not isinstance(engine, Outside) or self.encode is None:
+            raise SpecError("the policy is deterministic: data of other actions says nothing about it")
+        shaped = rows.reshape(len(rows), *self.observations.shape).astype(self.observations.dtype)
+        encoded = [self.encode(shaped[i : i + CHUNK]) for i in range(0, len(shaped), CHUNK)]
+        handed = np.concatenate(encoded) if encoded else np.zeros((0, engine.obs_dim))
+        width = engine.features_dim
+        return np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32), handed[:, width:]
 
     def close(self) -> None:
         """Leave the user's network as it was."""
