@@ -22,6 +22,12 @@ _WHERE = {
     "Domain": "domains",
     "Driver": "collect",
     "Collector": "collector",
+    "evaluate_policy": "drop_in",
+    "load_rollouts": "datasets",
+    "save_rollouts": "datasets",
+    "save_minari": "datasets",
+    "diagnose": "diagnosis",
+    "load_sb3": "policies.sb3_zip",
     "Rollouts": "rollouts",
     "Policy": "policies",
     "TabularSoftmax": "policies",
@@ -43,10 +49,14 @@ __all__ = sorted(_WHERE)
 if TYPE_CHECKING:
     from evenroll.collect import Driver
     from evenroll.collector import Collector
+    from evenroll.datasets import load_rollouts, save_minari, save_rollouts
+    from evenroll.diagnosis import diagnose
     from evenroll.domains import Domain, get_domain
+    from evenroll.drop_in import evaluate_policy
     from evenroll.errors import EvenrollError
     from evenroll.evaluation import Evaluation, evaluate
     from evenroll.policies import MLP, Policy, TabularSoftmax, epsilon_greedy, load_policy, save_policy
+    from evenroll.policies.sb3_zip import load_sb3
     from evenroll.rollouts import Rollouts
     from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
     from evenroll.study import Comparison, compare

@@ -16,6 +16,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from evenroll import __version__
+from evenroll.cli_environment import (
+    ENV_HELP,
+    POLICY_HELP,
+    EnvsOption,
+    HorizonOption,
+    InitialOption,
+    collect,
+    diagnose,
+    evaluate_environment,
+)
 from evenroll.cli_leaderboard import leaderboard
 from evenroll.cli_reproduce import reproduce, results
 from evenroll.errors import EvenrollError
@@ -121,10 +131,13 @@ def _with_error(x: float, error: float) -> str:
     return f"{x:.2e} ± {100 * error / x:.0f} %"
 
 
-@app.command(epilog="Example: [cyan]evenroll evaluate gridworld --sampler ros:alpha=1000 --episodes 500[/cyan]")
+@app.command(
+    epilog="Examples: [cyan]evenroll evaluate gridworld --sampler ros:alpha=1000 --episodes 500[/cyan]\n\n"
+    "[cyan]evenroll evaluate CartPole-v1 --policy model.zip --episodes 100 --gamma 0.99 --plot running.png[/cyan]"
+)
 def evaluate(
-    domain: DomainArgument,
-    policy: PolicyOption = None,
+    domain: Annotated[str, typer.Argument(help=f"{DOMAIN_HELP}; or ENV: {ENV_HELP}", metavar="DOMAIN|ENV")],
+    policy: Annotated[str | None, typer.Option("--policy", help=f"{POLICY_HELP} A domain has its own.")] = None,
     sampler: Annotated[
         str, typer.Option(help="auto, os, ros:alpha=…, bpg:batch=…,step_size=…, roa:rho=… and others (see the docs).")
     ] = "auto",
@@ -143,16 +156,34 @@ def evaluate(
         tuple[float, float] | None, typer.Option(help="Smallest and largest possible return, for --interval bernstein.")
     ] = None,
     seed: SeedOption = 0,
+    horizon: HorizonOption = None,
+    envs: EnvsOption = None,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="ENV: the policy's likeliest actions.")] = False,
+    initial_data: InitialOption = None,
+    plot: Annotated[Path | None, typer.Option(help="ENV: running estimate and interval (.png, .pdf, .svg).")] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
+    from evenroll.domains import DOMAINS
     from evenroll.evaluation import evaluate as run
 
+    if domain.partition(":")[0] not in DOMAINS:
+        if half_width is not None:
+            raise EvenrollError("--half-width is for the built-in domains so far; give --episodes")
+        evaluate_environment(
+            domain, policy, sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma,
+            confidence=confidence, interval=interval, force_interval=force_interval, bounds=bounds, seed=seed,
+            horizon=horizon, envs=envs, deterministic=deterministic, initial_data=initial_data, plot=plot,
+            json_file=json_file,
+        )  # fmt: skip
+        return
+    if horizon is not None or envs is not None or deterministic or initial_data is not None or plot is not None:
+        raise EvenrollError("--horizon, --envs, --deterministic, --initial-data and --plot are for environments")
     _writable(json_file)
     with err.status("collecting") if err.is_terminal else nullcontext():
         result = run(
             domain,
-            _policy(policy),
+            _policy(None if policy is None else Path(policy)),
             sampler=sampler,
             estimator=estimator,
             episodes=episodes,
@@ -419,6 +450,8 @@ def coverage(
         out.print(f"stopped after {result.episodes:.5g} episodes on average")
 
 
+app.command(epilog="Example: [cyan]evenroll collect CartPole-v1 --policy model.zip --out data.parquet[/cyan]")(collect)
+app.command(epilog="Example: [cyan]evenroll diagnose data.parquet --policy model.zip[/cyan]")(diagnose)
 app.command(epilog="Example: [cyan]evenroll leaderboard --quick --domains gridworld --out results[/cyan]")(leaderboard)
 app.command(epilog="Example: [cyan]evenroll reproduce fig2 table3 theory --quick --out reproduction[/cyan]")(reproduce)
 app.command(epilog="Example: [cyan]evenroll results reproduction --export trials.csv[/cyan]")(results)

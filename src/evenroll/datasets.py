@@ -108,7 +108,11 @@ def _read_columns(path: Path) -> Rollouts:
                 ends,
                 arrays.get("terminated", np.zeros(0, bool)),
                 arrays.get("log_weights"),
-                *(arrays.get(name) for name in PER_STEP),
+                arrays.get("observations"),
+                arrays.get("actions"),
+                arrays.get("rewards"),
+                arrays.get("log_e"),
+                arrays.get("log_b"),
                 horizon=spec["horizon"],
                 success=arrays.get("success"),
             )
@@ -175,8 +179,8 @@ def _read_parquet(path: Path) -> Rollouts:
         column = columns[name]
         if hasattr(column, "flatten") and pa.types.is_nested(column.type):
             flat = column.flatten().to_numpy(zero_copy_only=False)
-            return np.asarray(flat.reshape(len(column), -1))
-        return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
+            return np.array(flat.reshape(len(column), -1))  # pyarrow's own memory cannot be written
+        return np.array(column.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
 
     def numbers(name: str) -> np.ndarray | None:
         return rows(name)[:, 0].astype(np.float64) if name in columns else None
@@ -249,7 +253,11 @@ def save_minari(
     observations, actions = Observations.of(observation_space), Actions.of(action_space)
     path.mkdir(parents=True)
     storage = minari.dataset.minari_storage.MinariStorage.new(
-        path / "data", observation_space=observation_space, action_space=action_space, data_format="arrow", jpeg_encoding=False
+        path / "data",
+        observation_space=observation_space,
+        action_space=action_space,
+        data_format="arrow",
+        jpeg_encoding=False,
     )
     storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__})
     buffers = []
@@ -299,9 +307,11 @@ def _read_minari(path: Path) -> Rollouts:
         return np.concatenate([np.ravel(e["infos"][key])[: len(e["rewards"])] for e in episodes])
 
     number = np.repeat(np.arange(len(episodes)), [len(e["rewards"]) for e in episodes])
+    rewards, ended, cut = (
+        np.concatenate([np.asarray(e[key]) for e in episodes]) for key in ("rewards", "terminations", "truncations")
+    )
     return _assemble(
         1.0, None, number, np.concatenate([observations.rows(e["observations"][:-1]) for e in episodes]),
-        np.concatenate([actions.from_env(e["actions"]) for e in episodes]),
-        *(np.concatenate([np.asarray(e[key]) for e in episodes]) for key in ("rewards", "terminations", "truncations")),
+        np.concatenate([actions.from_env(e["actions"]) for e in episodes]), rewards, ended, cut,
         info("log_e"), info("log_b"), info("success"),
     )  # fmt: skip

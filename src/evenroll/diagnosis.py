@@ -24,8 +24,8 @@ SHOWN = 12
 class Cell:
     """How often an action was taken in a part of the states. z: the excess in standard deviations of on-policy chance.
 
-    Real actions: `taken` and `expected` are the mean and 0 of the action in units of its scale ("higher"), or the mean square
-    and 1 ("wider").
+    Real actions: `taken` and `expected` are the mean and 0 of the action in units of its scale ("higher"), or the mean
+    square and 1 ("wider").
     """
 
     where: str
@@ -38,7 +38,7 @@ class Cell:
 @dataclass(frozen=True)
 class Diagnosis:
     """kl, gradient   the paper's two measures of sampling error
-    excess         SᵀK⁻¹S / D: the scores' imbalance relative to on-policy chance. 1: as on-policy data would have it, less: better
+    excess         SᵀK⁻¹S / D: the scores' imbalance relative to chance. 1: as on-policy data has it; less is better
     value, balanced  the mean return, and the estimate with the luck of the actions taken out
     repair_steps   new steps of `auto` that bring the excess down to 1, about; 0 if it is there already
     cells          the parts farthest off, worst first; chance alone makes |z| reach `chance`
@@ -69,8 +69,8 @@ class Diagnosis:
             text = f"The data is at least as balanced as on-policy data would be (excess {self.excess:.2g} of chance)."
         else:
             text = (
-                f"The data is off: its scores are {math.sqrt(self.excess):.3g} times as far from balance as on-policy chance "
-                f"explains. About {self.repair_episodes:,} new episodes of auto ({self.repair_steps:,} steps) would repair it."
+                f"The data is off: its scores are {math.sqrt(self.excess):.3g} times as far from balance as chance would "
+                f"have them. About {self.repair_episodes:,} new episodes of auto ({self.repair_steps:,} steps) repair it."
             )
         if self.balanced is not None:
             text += f" Mean return {self.value:.5g}; with the actions' luck taken out {self.balanced:.5g}."
@@ -134,9 +134,7 @@ def _variances(scores: np.ndarray, outputs: np.ndarray, probe: Outside) -> np.nd
     return np.concatenate(parts, axis=1)
 
 
-def _excess(
-    discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: np.ndarray, kinds: int
-) -> tuple[float, int]:
+def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: np.ndarray, kinds: int) -> tuple[float, int]:
     """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ, one K for all scores (as `auto` has it)."""
     weighted = discount[:, None] * psi
     S = scores.T @ weighted
@@ -160,7 +158,7 @@ def _table_excess(observations: np.ndarray, scores: np.ndarray, logits: np.ndarr
 
 
 def repair_steps(excess: float, directions: int, steps: int) -> int:
-    """Steps k' of `auto` after which S², which shrinks by 1 − 2c a step, c = ½ min(1/D, D/k), equals what chance would make of it.
+    """Steps of `auto` until S², which shrinks by 1 − 2c a step, c = ½ min(1/D, D/k), is what chance would make it.
 
     Chance grows as k, so the excess shrinks by (1 − 2c) k/(k + 1) a step. A prediction: the states must come up again.
     """

@@ -70,7 +70,7 @@ def evaluate_policy(
         for i in range(n_envs):
             if episode_counts[i] < episode_count_targets[i]:
                 # Names a callback may look for in locals().
-                reward, done, info = rewards[i], dones[i], infos[i]  # noqa: F841
+                reward, done, info = rewards[i], dones[i], infos[i]
                 episode_starts[i] = done
                 if callback is not None:
                     callback(locals(), globals())

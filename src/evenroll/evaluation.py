@@ -31,8 +31,14 @@ from evenroll.sequential import MOST_EPISODES, Target, collect_until
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
 ENOUGH_TO_TELL = 30  # episodes from which the share of the actions' luck is worth a word
+WORTH_A_WORD = 1.1  # on-policy episodes per episode
 LITTLE = 0.3  # share below which balancing cannot gain much
 NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
+
+
+def two_digits(x: float) -> str:
+    """1234 → 1200, 0.01234 → 0.012."""
+    return f"{float(f'{x:.2g}'):g}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Quantity:
 
     def __str__(self) -> str:
         half = None if self.low is None or self.high is None else (self.high - self.low) / 2
-        return f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {half:.2g}"
+        return f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {two_digits(half)}"
 
 
 @dataclass(frozen=True)
@@ -102,10 +108,12 @@ class Evaluation:
 
     def __str__(self) -> str:
         half = self.half_width
-        text = f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {half:.2g} ({100 * self.confidence:g} %)"
+        text = (
+            f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {two_digits(half)} ({100 * self.confidence:g} %)"
+        )
         text += f", {self.episodes} episodes"
         worth = self.on_policy_episodes
-        if worth is not None and not self.exact and self.interval == "score" and worth > 1.1 * self.episodes:
+        if worth is not None and not self.exact and self.interval == "score" and worth > WORTH_A_WORD * self.episodes:
             text += f", as precise as ~{float(f'{worth:.2g}'):,.0f} on-policy ones"
         return text
 
@@ -118,14 +126,17 @@ class Evaluation:
         if self.exact and self.estimator == "score":
             text = f"The policy is worth {self.value:.10g}, exact up to rounding: {self.note}."
         else:
-            text = f"The policy is worth {self.value:.5g} ± {half:.2g} ({level}: {self.low:.5g} … {self.high:.5g})."
+            text = f"The policy is worth {self.value:.5g} ± {two_digits(half)} ({level}: {self.low:.5g} … {self.high:.5g})."
             text += f" Note: {self.note}." if self.note else ""
         if self.on_policy_episodes is not None and not self.exact and self.interval == "score":
             times = self.on_policy_episodes / self.episodes
+            if times <= WORTH_A_WORD:
+                return text + self._remark()
             text += f" On-policy sampling would need about {self.on_policy_episodes:,.0f} episodes for this ({times:.2g}×)."
-        if self.remark is not None:
-            text += f" {self.remark[0].upper()}{self.remark[1:]}."
-        return text
+        return text + self._remark()
+
+    def _remark(self) -> str:
+        return "" if self.remark is None else f" {self.remark[0].upper()}{self.remark[1:]}."
 
 
 def evaluate(
@@ -159,9 +170,11 @@ def evaluate(
     interval    auto, score, or for independent trajectories t, bca, bernstein (which needs the `bounds` of returns)
     """
     if not isinstance(domain, Domain) and not (isinstance(domain, str) and domain.partition(":")[0] in DOMAINS):
-        return _evaluate_environment(
+        if half_width is not None:
+            raise SpecError("half_width is for the built-in domains so far; give episodes")
+        return evaluate_with(
             domain, policy, sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma, seed=seed,
-            confidence=confidence, half_width=half_width, interval=interval, force_interval=force_interval, bounds=bounds,
+            confidence=confidence, interval=interval, force_interval=force_interval, bounds=bounds,
             horizon=horizon, initial=initial, deterministic=deterministic, progress=progress,
         )  # fmt: skip
     if horizon is not None or initial is not None or deterministic:
@@ -377,18 +390,17 @@ def other_rewards(data: Rollouts) -> dict[str, np.ndarray]:
     return result
 
 
-def _evaluate_environment(
+def evaluate_with(
     env: Any, policy: Any, *, sampler: str | Sampler, estimator: str | Estimator, episodes: int | None, steps: int | None,
-    gamma: float | None, seed: int, confidence: float, half_width: float | str | None, interval: str, force_interval: bool,
+    gamma: float | None, seed: int, confidence: float, interval: str, force_interval: bool,
     bounds: tuple[float, float] | None, horizon: int | None, initial: Rollouts | None, deterministic: bool,
-    progress: Callable[[Progress], None] | None,
+    progress: Callable[[Progress], None] | None, keep: Callable[[Collector], None] | None = None,
 ) -> Evaluation:  # fmt: skip
+    """`evaluate` of an environment. `keep` is handed the collector, for those who want its data too."""
     from evenroll.envs.lanes import as_lanes, collect, spaces_of
 
     if policy is None:
         raise SpecError("an environment needs a policy")
-    if half_width is not None:
-        raise SpecError("half_width is for the built-in domains so far; give episodes")
     if episodes is not None and steps is not None:
         raise SpecError("give either episodes or steps, not both")
     if not 0.0 < confidence < 1.0:
@@ -416,6 +428,8 @@ def _evaluate_environment(
         deterministic=deterministic,
     )
     name = environment_name(env)
+    if keep is not None:
+        keep(collector)
 
     def result() -> Evaluation:
         return summarise(

@@ -1,4 +1,4 @@
-"""How an evaluation came about: the running estimate and its interval, against what as many on-policy episodes would give."""
+"""How an evaluation came about: the running estimate and its interval, against that of on-policy sampling."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def plot_running(run: Running, path: str | Path, title: str) -> None:
     final = run.value[-1]
     n = np.geomspace(run.episodes[0], run.episodes[-1], 200)
     wide = run.on_policy[-1] * np.sqrt(run.episodes[-1] / n)
-    axis.fill_between(n, final - wide, final + wide, color="0.88", lw=0, label="plain on-policy sampling would reach")
+    axis.fill_between(n, final - wide, final + wide, color="0.88", lw=0, label="95 % of as many plain on-policy episodes")
     axis.fill_between(run.episodes, run.low, run.high, color="#c44e52", alpha=0.25, lw=0, label="95 % interval, balanced")
     axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running estimate")
     axis.set_xscale("log")

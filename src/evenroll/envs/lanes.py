@@ -6,6 +6,7 @@ or in the next (NEXT_STEP), when its action is ignored: until then it is `idle`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,7 @@ class SB3Lanes:
         self.env, self.n = env, int(env.num_envs)
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.idle = np.zeros(self.n, dtype=bool)
+        _warn_of_normalisation(env)
 
     def reset(self, seed: int) -> Any:
         self.env.seed(episode_seed(seed, 0) % 2**31)
@@ -74,6 +76,19 @@ class SB3Lanes:
         truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         last = [info.get("terminal_observation", o) for info, o in zip(infos, observations, strict=True)]
         return Step(observations, rewards, dones & ~truncated, dones & truncated, last, list(infos))
+
+
+def _warn_of_normalisation(env: Any) -> None:
+    """VecNormalize is respected as it is set; what it is set to may not be what an evaluation wants."""
+    while env is not None:
+        if type(env).__name__ == "VecNormalize":
+            if env.training:
+                warnings.warn("VecNormalize still learns its statistics: set training = False", UserWarning, stacklevel=3)
+            if env.norm_reward:
+                warnings.warn(
+                    "VecNormalize scales the rewards, and so the value: set norm_reward = False", UserWarning, stacklevel=3
+                )
+        env = getattr(env, "venv", None)
 
 
 def unpack(infos: dict[str, Any], n: int, wanted: np.ndarray) -> list[dict[str, Any]]:

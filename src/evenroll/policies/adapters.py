@@ -50,7 +50,7 @@ class Model:
     restore: list[Callable[[], None]] = field(default_factory=list)
 
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """(ψ [N, F + 1], or None for a table; logits, or mean and log scale of each dimension [N, n]) of observations [N, size]."""
+        """Of observations [N, size]: ψ [N, F + 1] (None for a table); logits, or mean and log scale of each dimension."""
         engine = self.engine
         if isinstance(engine, TabularSoftmax):
             return None, engine.logits[rows[:, 0].astype(np.int64)]

@@ -60,7 +60,9 @@ def _check_class(data: dict[str, Any]) -> None:
     kind = data.get("policy_class")
     made = _text(kind, "__init__").startswith("<function ActorCriticPolicy.__init__")
     if _text(kind, "__module__") != "stable_baselines3.common.policies" or not made:
-        raise PolicyError(f"its policy is not MlpPolicy of PPO or A2C, and the code of others would have to be run: {IN_PYTHON}")
+        raise PolicyError(
+            f"its policy is not MlpPolicy of PPO or A2C, and the code of others would have to be run: {IN_PYTHON}"
+        )
     if data.get("use_sde"):
         raise PolicyError("state-dependent exploration (use_sde) is not supported: its noise is not independent")
     settings = data.get("policy_kwargs")
@@ -84,7 +86,9 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
         raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install evenroll[torch]") from None
     tensors = load_tensors(data)
     for name in tensors:
-        if not name.startswith(("mlp_extractor.policy_net.", "mlp_extractor.value_net.", "action_net.", "value_net.", "log_std")):
+        if not name.startswith(
+            ("mlp_extractor.policy_net.", "mlp_extractor.value_net.", "action_net.", "value_net.", "log_std")
+        ):
             raise PolicyError(f"tensor {name} belongs to a network that needs code to be run: {IN_PYTHON}")
     return tensors
 

@@ -1,0 +1,68 @@
+"""What the command line names: environments and policies by id, file, or `module:function`. Never from a data file."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from typing import Any
+
+import gymnasium as gym
+
+from evenroll.errors import EvenrollError, SpecError
+from evenroll.evaluation import make_environment
+from evenroll.policies import load_policy
+from evenroll.policies.sb3_zip import load_sb3
+
+
+def named(text: str) -> Any:
+    """The object `module:name`; modules are also looked for in the current directory."""
+    module, _, name = text.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SpecError(f"cannot find {text!r}: {error}") from None
+    return found
+
+
+def is_named(text: str) -> bool:
+    """module:function, not the module:Env-v0 of Gymnasium nor a path."""
+    module, colon, name = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+
+
+def load_environment(text: str, lanes: int | None = None) -> Any:
+    """A Gymnasium id, or `module:function` that makes an environment; `lanes` of them side by side."""
+
+    def make() -> Any:
+        return named(text)() if is_named(text) else make_environment(text)
+
+    if lanes is None:
+        return make()
+    make().close()  # a bad name is told before processes are started
+    return gym.vector.SyncVectorEnv([make] * lanes)
+
+
+def load_any_policy(text: str) -> Any:
+    """A policy file of ours, a Stable-Baselines3 zip (read, not executed), or `module:function`.
+
+    A function without parameters makes the policy; any other object is the policy: a function of an observation that gives
+    probabilities, a torch module, a model.
+    """
+    if text.endswith(".zip"):
+        return load_sb3(text)
+    if not is_named(text):
+        return load_policy(text)
+    found = named(text)
+    if inspect.isfunction(found) and not inspect.signature(found).parameters:
+        try:
+            return found()
+        except EvenrollError:
+            raise
+        except Exception as error:
+            raise SpecError(f"{text} failed: {type(error).__name__}: {error}") from None
+    return found
