@@ -82,7 +82,7 @@ WATCH = 18
 # tally (float64): the trajectory so far.
 RETURN, DISCOUNT, LOG_WEIGHT, GAMMA, LOG_E, LOG_B = 0, 1, 2, 3, 4, 5
 # … and how far π_b is from π_e: steps looked at, Σ log π_b/π_e of their actions, the largest of its absolute values.
-WATCHED, LOG_RATIO, LARGEST = 6, 7, 8
+WATCHED, LOG_RATIO, LARGEST, LOG_RATIO_SQUARED = 6, 7, 8, 9
 WATCH_EVERY = 64  # steps, where the weights of all steps are not computed anyway
 
 RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2
@@ -148,6 +148,7 @@ def _run_kernel(
     max_episodes = min(max_episodes, first_episode + clock[EPISODE_ROOM])
     total, discount, log_weight, gamma = tally[RETURN], tally[DISCOUNT], tally[LOG_WEIGHT], tally[GAMMA]
     watched, log_ratio, largest = tally[WATCHED], tally[LOG_RATIO], tally[LARGEST]
+    squared = tally[LOG_RATIO_SQUARED]
     status = FINISHED
     while steps < max_steps and episodes < max_episodes:
         if not started:
@@ -167,6 +168,7 @@ def _run_kernel(
             if math.isfinite(ratio):  # a point mass (roa on real actions) has no ratio
                 watched += 1.0
                 log_ratio += ratio
+                squared += ratio * ratio
                 largest = max(largest, abs(ratio))
             if weigh:
                 log_weight -= ratio
@@ -206,6 +208,7 @@ def _run_kernel(
     clock[STEPS], clock[EPISODES], clock[T], clock[STARTED] = steps, episodes, t, 1 if started else 0
     tally[RETURN], tally[DISCOUNT], tally[LOG_WEIGHT] = total, discount, log_weight
     tally[WATCHED], tally[LOG_RATIO], tally[LARGEST] = watched, log_ratio, largest
+    tally[LOG_RATIO_SQUARED] = squared
     return status
 
 
@@ -246,6 +249,7 @@ def _act_kernel(
         if math.isfinite(ratio):
             tally[WATCHED] += 1.0
             tally[LOG_RATIO] += ratio
+            tally[LOG_RATIO_SQUARED] += ratio * ratio
             tally[LARGEST] = max(tally[LARGEST], abs(ratio))
 
 
@@ -364,11 +368,13 @@ class Divergence:
     """How far actions were from the policy that is evaluated: KL(π_b ‖ π_e) in nats, on average, from the actions taken.
 
     largest    |log π_b/π_e| of an action        (both from every step, or from one in WATCH_EVERY where that is cheaper)
+    kl_se      standard error of kl
     """
 
     kl: float  # per step
     kl_per_episode: float
     largest: float
+    kl_se: float = 0.0
 
     @property
     def runs_away(self) -> bool:
@@ -377,7 +383,8 @@ class Divergence:
         Measured (docs/auto.md): the paper's step sizes reach 4 nats an episode and `auto` 8; ros with α = 1000 on
         cartpole 45, with 0.65 a step. Per step, the bandit's 2.0 is harmless, for its episodes are one step long.
         """
-        return self.kl_per_episode > 16.0 and self.kl > 0.25
+        surely = max(self.kl - 2.0 * self.kl_se, 0.0)
+        return surely > 0.25 and surely * self.kl_per_episode > 16.0 * self.kl
 
 
 class Driver:
@@ -446,10 +453,11 @@ class Driver:
     @property
     def divergence(self) -> Divergence:
         """How far the behaviour has been from π_e so far, initial data apart."""
-        watched, log_ratio, largest = self.tally[[WATCHED, LOG_RATIO, LARGEST]]
-        kl = max(float(log_ratio / watched), 0.0) if watched else 0.0
+        watched, log_ratio, squared, largest = self.tally[[WATCHED, LOG_RATIO, LOG_RATIO_SQUARED, LARGEST]].tolist()
+        kl = max(log_ratio / watched, 0.0) if watched else 0.0
+        spread = max(squared / watched - kl * kl, 0.0) if watched else 0.0
         length = self.clock[STEPS] / max(self.clock[EPISODES], 1)
-        return Divergence(kl, kl * float(length), float(largest))
+        return Divergence(kl, kl * float(length), largest, math.sqrt(spread / max(watched, 1.0)))
 
     # ---- one step at a time -----------------------------------------------------------------------------
 

@@ -286,7 +286,7 @@ PREPARE = _interface("prepare", lambda P, M, R: _void(P))
 SOFTEN = _interface("soften", lambda P, M, R: _void(P, float64))
 FEATURES = _interface("features", lambda P, M, R: _void(P, float64, R))
 SCORES = _interface("scores", lambda P, M, R: _void(P, FLOATS, FLOATS))
-TILT = _interface("tilt", lambda P, M, R: float64(P, FLOATS))
+TILT = _interface("tilt", lambda P, M, R: float64(P, FLOATS, float64))
 # Samplers.
 CHOOSE = _interface("choose", lambda P, M, R: _void(P, M, FLOATS, FLOATS, FLOATS))
 LOG_BEHAVIOR = _interface("log_behavior", lambda P, M, R: float64(P, M, FLOATS))
@@ -361,18 +361,21 @@ def features(policy: PolicyView, weight: float, psi: Reals) -> None:
 
 
 @njit
+def tilt(policy: PolicyView, by: Floats, max_kl: float) -> float:
+    """Make π_b ≈ π_e · (1 − by·x), x the scores, floored so as to stay a distribution.
+
+    Returns KL(π_b ‖ π_e), or a bound of it that is not above max_kl.
+    """
+    return _tilt(policy.code[8], policy)(policy, by, max_kl)
+
+
+@njit
 def scores(policy: PolicyView, action: Floats, x: Floats) -> None:
-    """x [dims[0]] = how far the action deviates from π_e(·|s): of mean 0 under π_e, and with no units.
+    """x [dims[0]] = how far the action deviates from π_e(·|s) where :func:`tilt` was last: of mean 0 under π_e, no units.
 
     Discrete: 1{a} − π_e(·|s). Gaussian, each dimension: z and (z² − 1)/√2, z = (a − mean)/scale.
     """
     _scores(policy.code[7], policy)(policy, action, x)
-
-
-@njit
-def tilt(policy: PolicyView, by: Floats) -> float:
-    """Make π_b ≈ π_e · (1 − by·x), x the scores, floored so as to stay a distribution. Returns KL(π_b ‖ π_e)."""
-    return _tilt(policy.code[8], policy)(policy, by)
 
 
 @njit

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import float64, int64, uint64, void
 
-from evenroll.collect import LARGEST, LOG_RATIO, STEPS, WATCHED, Divergence, Driver
+from evenroll.collect import LARGEST, LOG_RATIO, LOG_RATIO_SQUARED, STEPS, WATCHED, Divergence, Driver
 from evenroll.errors import SpecError
 from evenroll.kernel import (
     CHOOSE,
@@ -93,6 +93,7 @@ def _advance_kernel(
             if math.isfinite(ratio):
                 tally[WATCHED] += 1.0
                 tally[LOG_RATIO] += ratio
+                tally[LOG_RATIO_SQUARED] += ratio * ratio
                 tally[LARGEST] = max(tally[LARGEST], abs(ratio))
             update(policy, sampler, here, a, 0.0)
             clock[STEPS] += 1

@@ -105,31 +105,61 @@ def soften_categorical(policy: PolicyView, delta: float) -> None:
         mixed[i] = math.log((1.0 - delta) * mixed[i] + delta / n)
 
 
-@piece(SCORES)
-def scores_categorical(policy: PolicyView, action: Floats, x: Floats) -> None:
-    score_categorical(policy.dims[0], policy.out, action, 1.0, x)
-
-
 LEAST_RATIO = 0.02  # a tilt leaves every action at least this share of its probability: weights π_e/π_b stay bounded
 
 
 @piece(TILT)
-def tilt_categorical(policy: PolicyView, by: Floats) -> float:
-    """π_b(a) ∝ π_e(a) · max(1 − (by_a − Σ π_e by), LEAST_RATIO), as logits. Linear: E_b[x] = −Cov_e(x) by, however far."""
-    n, e, b = policy.dims[0], policy.out, out_b(policy)
+def tilt_categorical(policy: PolicyView, by: Floats, max_kl: float) -> float:
+    """π_b(a) ∝ π_e(a) · max(1 − (by_a − Σ π_e by), LEAST_RATIO): leaves the probabilities π_b and, behind them, π_e.
+
+    Linear: E_b[x] = −Cov_e(x) by, however far. Bounds the divergence without logarithms: KL ≤ χ² = Σ π_b²/π_e − 1.
+    """
+    n, b = policy.dims[0], out_b(policy)
     pi = shift(b, n)
-    softmax(n, e, pi)
+    softmax(n, policy.out, pi)
     mean = 0.0
     for i in range(n):
         mean += pi[i] * by[i]
-    total, divergence = 0.0, 0.0
+    total, square = 0.0, 0.0
     for i in range(n):
         ratio = max(1.0 - (by[i] - mean), LEAST_RATIO)
-        log_ratio = math.log(ratio)
-        b[i] = e[i] + log_ratio
-        total += pi[i] * ratio
-        divergence += pi[i] * ratio * log_ratio
-    return max(divergence / total - math.log(total), 0.0)
+        b[i] = pi[i] * ratio
+        total += b[i]
+        square += b[i] * ratio
+    for i in range(n):
+        b[i] /= total
+    divergence = square / (total * total) - 1.0
+    if not divergence <= max_kl:
+        divergence = 0.0
+        for i in range(n):
+            if b[i] > 0.0:
+                divergence += b[i] * math.log(b[i] / pi[i])
+    return max(divergence, 0.0)  # rounding
+
+
+@piece(DRAW)
+def draw_tilted_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
+    n, b = policy.dims[0], out_b(policy)
+    cumulative, a = 0.0, 0
+    for i in range(n - 1):
+        cumulative += b[i]
+        a += cumulative <= u[0]
+    action[0] = a
+
+
+@piece(LOG_PROB)
+def log_tilted_categorical(policy: PolicyView, out: Floats, action: Floats) -> float:
+    return math.log(out[int(action[0])])
+
+
+@piece(SCORES)
+def scores_categorical(policy: PolicyView, action: Floats, x: Floats) -> None:
+    """1{a} − π_e, which the tilt has left behind π_b."""
+    n = policy.dims[0]
+    pi = shift(policy.out, 2 * n)
+    for i in range(n):
+        x[i] = -pi[i]
+    x[int(action[0])] += 1.0
 
 
 # ---- Gaussian, independent dimensions ----------------------------------------------------------------------
@@ -188,48 +218,52 @@ def soften_gaussian(policy: PolicyView, delta: float) -> None:
         wide[2 * i + 1] = scale + math.log1p(-math.exp(-scale)) if policy.dims[8] == 0 else math.log(scale)
 
 
-@piece(SCORES)
-def scores_gaussian(policy: PolicyView, action: Floats, x: Floats) -> None:
-    out = policy.out
-    for i in range(policy.dims[1]):
-        mean, scale = gaussian_mean(policy.dims, out[2 * i]), gaussian_scale(policy.dims, out[2 * i + 1])
-        z = (action[i] - mean) / scale
-        x[2 * i] = z
-        x[2 * i + 1] = (z * z - 1.0) * SQRT_HALF
-
-
 SQRT_HALF = math.sqrt(0.5)
 FARTHEST_MEAN, LEAST_VARIANCE, MOST_VARIANCE = 1.0, 0.25, 2.0  # of z under a tilted Gaussian
 
 
 @piece(TILT)
-def tilt_gaussian(policy: PolicyView, by: Floats) -> float:
-    """The Gaussian with E_b[x] = −by: z of mean −by₀ and variance 1 − √2 by₁ − by₀²; those two are left as "outputs"."""
-    b = out_b(policy)
+def tilt_gaussian(policy: PolicyView, by: Floats, max_kl: float) -> float:
+    """The Gaussian with E_b[x] = −by: z of mean −by₀ and variance 1 − √2 by₁ − by₀².
+
+    Leaves mean and standard deviation of z as "outputs" and, behind them, mean and scale of π_e.
+    """
+    n, b = policy.dims[0], out_b(policy)
+    e = shift(b, n)
     divergence = 0.0
     for i in range(policy.dims[1]):
+        e[2 * i] = gaussian_mean(policy.dims, policy.out[2 * i])
+        e[2 * i + 1] = gaussian_scale(policy.dims, policy.out[2 * i + 1])
         mean = min(max(-by[2 * i], -FARTHEST_MEAN), FARTHEST_MEAN)
         variance = 1.0 - by[2 * i + 1] / SQRT_HALF - mean * mean
         variance = min(max(variance, LEAST_VARIANCE), MOST_VARIANCE)
         b[2 * i] = mean
         b[2 * i + 1] = math.sqrt(variance)
-        divergence += 0.5 * (variance + mean * mean - 1.0 - math.log(variance))
+        if max_kl < math.inf:
+            divergence += 0.5 * (variance + mean * mean - 1.0 - math.log(variance))
     return divergence
 
 
 @piece(DRAW)
 def draw_tilted_gaussian(policy: PolicyView, u: Floats, action: Floats) -> None:
-    b = out_b(policy)
+    b, e = out_b(policy), shift(policy.out, 2 * policy.dims[0])
     for i in range(policy.dims[1]):
-        mean, scale = gaussian_mean(policy.dims, policy.out[2 * i]), gaussian_scale(policy.dims, policy.out[2 * i + 1])
-        action[i] = mean + scale * (b[2 * i] + b[2 * i + 1] * normal_quantile(u[i]))
+        action[i] = e[2 * i] + e[2 * i + 1] * (b[2 * i] + b[2 * i + 1] * normal_quantile(u[i]))
 
 
 @piece(LOG_PROB)
 def log_tilted_gaussian(policy: PolicyView, out: Floats, action: Floats) -> float:
-    total = 0.0
+    e, total = shift(policy.out, 2 * policy.dims[0]), 0.0
     for i in range(policy.dims[1]):
-        mean, scale = gaussian_mean(policy.dims, policy.out[2 * i]), gaussian_scale(policy.dims, policy.out[2 * i + 1])
-        z = ((action[i] - mean) / scale - out[2 * i]) / out[2 * i + 1]
-        total -= 0.5 * z * z + math.log(scale * out[2 * i + 1]) + LOG_SQRT_2PI
+        z = ((action[i] - e[2 * i]) / e[2 * i + 1] - out[2 * i]) / out[2 * i + 1]
+        total -= 0.5 * z * z + math.log(e[2 * i + 1] * out[2 * i + 1]) + LOG_SQRT_2PI
     return total
+
+
+@piece(SCORES)
+def scores_gaussian(policy: PolicyView, action: Floats, x: Floats) -> None:
+    e = shift(policy.out, 2 * policy.dims[0])
+    for i in range(policy.dims[1]):
+        z = (action[i] - e[2 * i]) / e[2 * i + 1]
+        x[2 * i] = z
+        x[2 * i + 1] = (z * z - 1.0) * SQRT_HALF

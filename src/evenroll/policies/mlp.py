@@ -40,9 +40,11 @@ from evenroll.policies.base import Policy
 from evenroll.policies.heads import (
     draw_categorical,
     draw_gaussian,
+    draw_tilted_categorical,
     draw_tilted_gaussian,
     log_prob_categorical,
     log_prob_gaussian,
+    log_tilted_categorical,
     log_tilted_gaussian,
     score_categorical,
     score_gaussian,
@@ -230,8 +232,8 @@ class MLP(Policy):
             "features": features_mlp,
             "scores": scores_gaussian if gaussian else scores_categorical,
             "tilt": tilt_gaussian if gaussian else tilt_categorical,
-            "draw_tilted": draw_tilted_gaussian if gaussian else draw_categorical,
-            "log_tilted": log_tilted_gaussian if gaussian else log_prob_categorical,
+            "draw_tilted": draw_tilted_gaussian if gaussian else draw_tilted_categorical,
+            "log_tilted": log_tilted_gaussian if gaussian else log_tilted_categorical,
         }
 
 

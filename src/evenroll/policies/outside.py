@@ -41,9 +41,11 @@ from evenroll.policies.heads import (
     SQRT_HALF,
     draw_categorical,
     draw_gaussian,
+    draw_tilted_categorical,
     draw_tilted_gaussian,
     log_prob_categorical,
     log_prob_gaussian,
+    log_tilted_categorical,
     log_tilted_gaussian,
     score_categorical,
     score_gaussian,
@@ -147,8 +149,8 @@ class Outside(Policy):
             "soften": soften_categorical if one else soften_factors,
             "scores": scores_categorical if one else scores_factors,
             "tilt": tilt_categorical if one else tilt_factors,
-            "draw_tilted": draw,
-            "log_tilted": log_prob,
+            "draw_tilted": draw_tilted_categorical if one else draw_factors,
+            "log_tilted": log_tilted_categorical if one else log_prob_factors,
         }
 
 
@@ -262,7 +264,7 @@ def soften_factors(policy: PolicyView, delta: float) -> None:
 
 
 @piece(TILT)
-def tilt_factors(policy: PolicyView, by: Floats) -> float:
+def tilt_factors(policy: PolicyView, by: Floats, max_kl: float) -> float:
     """Each factor tilted as `tilt_categorical` does; their divergences add up."""
     at, divergence = 0, 0.0
     for f in range(policy.dims[FACTORS]):

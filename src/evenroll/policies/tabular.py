@@ -24,7 +24,9 @@ from evenroll.kernel import (
 from evenroll.policies.base import Policy
 from evenroll.policies.heads import (
     draw_categorical,
+    draw_tilted_categorical,
     log_prob_categorical,
+    log_tilted_categorical,
     scores_categorical,
     soften_categorical,
     softmax,
@@ -78,8 +80,8 @@ class TabularSoftmax(Policy):
             "features": features_table,
             "scores": scores_categorical,
             "tilt": tilt_categorical,
-            "draw_tilted": draw_categorical,
-            "log_tilted": log_prob_categorical,
+            "draw_tilted": draw_tilted_categorical,
+            "log_tilted": log_tilted_categorical,
         }
 
 

@@ -49,10 +49,11 @@ from evenroll.kernel import (
 )
 from evenroll.policies import Outside, Policy
 from evenroll.samplers.base import Sampler, require
-from evenroll.simd import add, dot, fma, lanes_of, load, narrow, over_columns, splat, store
+from evenroll.simd import add, dot, fma, lanes_of, list_positive, load, multiply, narrow, over_columns, splat, store
 
 GAIN_TABLE = 3.0  # logits per count; 2 for two actions, where 2 repays all. 2 … 4 measure alike
 GAIN_NETWORK = 0.5  # of what a step could repay
+ENOUGH = 0.75  # steps per direction before which K is hardly known, and S mostly the episode's own echo: less gain
 PRIOR_OF_TIME = 0.1  # share of a table's advantages thought to change with time
 EVERY_STEP = 32  # K learns from every step up to 32 D of them, then from one in STRIDE
 STRIDE = 16
@@ -106,6 +107,7 @@ class Auto(Sampler):
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
     forward(policy, sampler.vectors, 0.0, obs)
+    sampler.memory[KNOWN] = 1.0
     by = shift(sampler.memory, HEAD)
     if sampler.hyper[STATES] > 0.0:
         _tilt_of_table(policy, sampler, obs, by)
@@ -119,14 +121,14 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
 def _tilt_within(policy: PolicyView, max_kl: float, by: Floats) -> None:
     """π_b = π_e (1 − by·x), by shrunk until KL(π_b ‖ π_e) ≤ max_kl."""
     n = policy.dims[0]
-    kl = tilt(policy, by)
+    kl = tilt(policy, by, max_kl)
     tries = 0
-    while not kl <= max_kl:  # also if a number has gone bad
+    while kl > max_kl:
         tries += 1
-        shrink = 0.95 * math.sqrt(max_kl / kl) if tries < 10 and math.isfinite(kl) else 0.0
+        shrink = 0.95 * math.sqrt(max_kl / kl) if tries < 10 else 0.0
         for i in range(n):
-            by[i] = by[i] * shrink if shrink > 0.0 else 0.0
-        kl = tilt(policy, by)
+            by[i] *= shrink
+        kl = tilt(policy, by, max_kl)
         if shrink == 0.0:
             break
 
@@ -161,6 +163,12 @@ def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, A
 
 
 @njit
+def _rows(policy: PolicyView, sampler: SamplerView) -> int:
+    """Scores to keep sums of: those of a discrete action add up to 0, the last follows from the others."""
+    return policy.dims[0] - (1 if sampler.hyper[DISCRETE] == 1.0 else 0)
+
+
+@njit
 def _padded(width: int) -> int:
     """Full registers, and at least one zero beyond the width."""
     return width + 8 - width % 8
@@ -168,16 +176,20 @@ def _padded(width: int) -> int:
 
 @njit
 def _tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Floats) -> None:
-    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, with c = ½ min(1/D, D/k); β = (K/k)⁻¹ S comes from `update`."""
-    directions = sampler.hyper[DIRECTIONS]
+    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, with c = ½ min(1/D, D/k), less while k < ¾ D; β = (K/k)⁻¹ S comes from `update`."""
+    directions, k = sampler.hyper[DIRECTIONS], sampler.memory[K_] + 1.0
     D, psi, _, _, beta, _ = _vectors(policy, sampler)
     features(policy, sampler.memory[DISCOUNT], psi)
-    sampler.memory[KNOWN] = 1.0
-    c = GAIN_NETWORK * min(1.0 / directions, directions / (sampler.memory[K_] + 1.0))
-    for i in range(policy.dims[0]):
+    early = min(k / (ENOUGH * directions), 1.0)
+    c = GAIN_NETWORK * min(early * early / directions, directions / k)
+    rows, rest = _rows(policy, sampler), 0.0
+    for i in range(rows):
         by[i] = 0.0
         _dot(D, lanes, psi, shift(beta, i * D), shift(by, i))
-        by[i] *= c
+        by[i] = c * by[i] if math.isfinite(by[i]) else 0.0
+        rest -= by[i]
+    if rows < policy.dims[0]:
+        by[rows] = rest
 
 
 @piece(LOG_BEHAVIOR)
@@ -189,7 +201,13 @@ def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> fl
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
     memory = sampler.memory
     n, t, discount = policy.dims[0], memory[T_], memory[DISCOUNT]
-    x = shift(memory, HEAD + n)
+    by, x = shift(memory, HEAD), shift(memory, HEAD + n)
+    known = memory[KNOWN] == 1.0
+    memory[KNOWN] = 0.0
+    if not known:  # initial data: nothing was chosen here
+        for i in range(n):
+            by[i] = 0.0
+        tilt(policy, by, math.inf)
     scores(policy, action, x)
     if sampler.hyper[STATES] > 0.0:
         block = shift(x, n + int(obs[0]) * (BLOCK + 2 * n))
@@ -203,6 +221,8 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
             S[i] += discount * x[i]
             late[i] += discount * t * x[i]
     else:
+        if not known:
+            features(policy, discount, sampler.vectors)
         _learn(policy, sampler, lanes_of(real), x, int(action[0]) if sampler.hyper[DISCRETE] == 1.0 else -1)
     memory[K_] += 1.0
     memory[T_] += 1.0
@@ -215,17 +235,15 @@ def _learn(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chos
     memory, n, width = sampler.memory, policy.dims[0], int(sampler.hyper[WIDTH])
     k = memory[K_] + 1.0
     D, psi, P_psi, S, beta, P = _vectors(policy, sampler)
-    if memory[KNOWN] == 0.0:  # initial data: nothing was chosen here
-        features(policy, memory[DISCOUNT], psi)
-    memory[KNOWN] = 0.0
     active = policy.index  # scratch: the features that are not 0
     count = 0
-    for j in range(width):
-        active[count] = j
-        count += 1 if psi[j] != 0.0 else 0
+    for j in range(0, D, lanes):
+        some = load(psi, j, 1)
+        count = list_positive(some, multiply(some, splat(narrow(-1.0, psi), 1)), j, active, count)
     active[count] = width
+    rows = _rows(policy, sampler)
     _combine(D, lanes, D, count, active, psi, P, P_psi)
-    for r in range(n):
+    for r in range(rows):
         _add(D, lanes, narrow(x[r], psi), psi, shift(S, r * D))
         _add(D, lanes, narrow(x[r], psi), P_psi, shift(beta, r * D))
     K = shift(x, n)
@@ -258,7 +276,7 @@ def _learn(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chos
                 P[j * D + i] = narrow(inverse[j * width + i], psi)
         for j in range(width + 1):
             active[j] = j
-        for r in range(n):
+        for r in range(rows):
             _combine(D, lanes, D, width, active, shift(S, r * D), P, shift(beta, r * D))
 
 
