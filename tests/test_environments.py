@@ -23,6 +23,8 @@ from evenroll.policies import MLP, Outside, TabularSoftmax
 from evenroll.policies.adapters import as_model
 from evenroll.samplers import ROS, Auto
 
+torch.set_num_threads(1)  # small networks: threads only wait for each other
+
 
 class Walk(gym.Env):
     """A walk of `length` steps that earns what its actions say. Observation: position noise and time."""

@@ -1,0 +1,58 @@
+"""The examples run, and say something true."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)  # small networks: threads only wait for each other
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def load(name: str):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_sb3(capsys) -> None:
+    """CartPole, Pendulum, and a MuJoCo task."""
+    results = load("sb3").main(["CartPole-v1", "Pendulum-v1", "InvertedPendulum-v5"], training_steps=512, episodes=40)
+    for result in results.values():
+        assert result.policy == "PPO, a compiled MLP"
+        assert result.low < result.value < result.high
+    assert results["CartPole-v1"].action_share > 0.3 > results["Pendulum-v1"].action_share
+    assert "little can be gained" in capsys.readouterr().out.lower()
+
+
+def test_own_loop() -> None:
+    result = load("own_loop").main(40)
+    assert (result.episodes, result.unfinished) == (40, 0)
+    assert result.high < 0
+
+
+def test_images() -> None:
+    result = load("images").main(60)
+    assert result.policy == "Policy through torch, 32 features"
+    assert result.quantities["success"].value == pytest.approx(result.value)
+
+
+def test_own_vector_env() -> None:
+    result = load("own_vector_env").main(8, 60)
+    assert result.episodes == 60
+    assert result.action_share > 0.3
+
+
+def test_notebook() -> None:
+    """Its cells, one after the other, as a newcomer would run them."""
+    cells = json.loads((EXAMPLES / "newcomer.ipynb").read_text())["cells"]
+    names: dict = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), "newcomer.ipynb", "exec"), names)
+    assert names["balanced"].half_width < names["plain"].half_width
