@@ -395,3 +395,15 @@ def test_network_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(SpecError, match=r"evenroll\[torch\]"):
         fitted_q_network(small_mdp(1).population(), POLICY)
+
+
+def test_compare_reports_weights_where_there_are_any() -> None:
+    plain, weighted_, on_policy = compare("gridworld", ["os/mc", "ros/wis", "os/wis"], trials=3, budget=32).curves
+    assert plain.effective_sample_size is None
+    assert weighted_.effective_sample_size is not None
+    assert weighted_.largest_weight is not None
+    assert on_policy.effective_sample_size is not None
+    ess, largest = weighted_.effective_sample_size, weighted_.largest_weight
+    finished = ~np.isnan(ess)
+    assert (ess[finished] * largest[finished] >= 1.0 - 1e-9).all()  # n equal weights: n · 1/n; unequal ones: more
+    assert weighted_.to_json()["effective_sample_size"][-1] < on_policy.to_json()["effective_sample_size"][-1]

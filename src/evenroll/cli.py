@@ -279,6 +279,9 @@ def compare(
         table.add_row(escape(curve.method), *cells, f"× {_significant(ratio)}", f"{curve.bias[-1]:+.1e}")
     out.print(table)
     for curve in result.curves:
+        if curve.effective_sample_size is not None and curve.largest_weight is not None:
+            size, share = (curve.over_trials(x)[0][-1] for x in (curve.effective_sample_size, curve.largest_weight))
+            out.print(f"{escape(curve.method)}: effective sample size {size:.4g}, largest weight {100 * share:.2g} % of all")
         if curve.runaway:
             out.print(f"[red]{escape(curve.method)} runs away from the policy[/red] in {curve.runaway} of {trials} trials")
     error = f" ± {result.value_se:.2g}" if result.value_se else " (exact)"

@@ -16,7 +16,7 @@ from evenroll.errors import SpecError
 from evenroll.language import Method, get_method
 from evenroll.parallel import default_workers, in_order
 from evenroll.policies import Policy
-from evenroll.study.trials import GRADIENT, KL, Trials, checkpoints_for, run_trial
+from evenroll.study.trials import ESS, GRADIENT, KL, LARGEST_WEIGHT, Trials, checkpoints_for, run_trial
 from evenroll.values import truth
 
 
@@ -29,12 +29,14 @@ class Curve:
     kl: np.ndarray | None = None  # [trials, checkpoints]
     grad_norm: np.ndarray | None = None
     runaway: int = 0  # trials in which the behaviour ran away from π_e
+    effective_sample_size: np.ndarray | None = None  # [trials, checkpoints], where trajectories are weighted
+    largest_weight: np.ndarray | None = None
 
     @classmethod
     def of(cls, name: str, columns: Sequence[str], values: np.ndarray, runaway: int) -> Curve:
         """From what trials measured, [trials, columns, checkpoints]: the first column, and the sampling errors if any."""
-        kl, gradient = (values[:, columns.index(c)] if c in columns else None for c in (KL, GRADIENT))
-        return cls(name, values[:, 0], kl, gradient, runaway)
+        found = [values[:, columns.index(c)] if c in columns else None for c in (KL, GRADIENT, ESS, LARGEST_WEIGHT)]
+        return cls(name, values[:, 0], found[0], found[1], runaway, found[2], found[3])
 
     @property
     def squared(self) -> np.ndarray:
@@ -86,6 +88,8 @@ class Curve:
             "runaway": self.runaway,
             "kl": self._mean_or_null(self.kl),
             "grad_norm": self._mean_or_null(self.grad_norm),
+            "effective_sample_size": self._mean_or_null(self.effective_sample_size),
+            "largest_weight": self._mean_or_null(self.largest_weight),
         }
 
 
@@ -177,7 +181,19 @@ def compare(
     known = _truth(domain, policy, value, mean_length, seed, workers, progress)
     points = checkpoints_for(known.mean_length, budget, any(m.initial for m in parsed))
     ways = [
-        Trials(domain, policy, known, m.sampler, (m.estimator,), points, m.initial, sampling_error, initial_episodes, delta)
+        Trials(
+            domain,
+            policy,
+            known,
+            m.sampler,
+            (m.estimator,),
+            points,
+            m.initial,
+            sampling_error,
+            weights=True,
+            initial_episodes=initial_episodes,
+            delta=delta,
+        )  # fmt: skip
         for m in parsed
     ]
     for way in ways:  # compile before the clock starts

@@ -15,6 +15,7 @@ from evenroll.collect import Driver
 from evenroll.domains import Domain, Truth
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator
+from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.fitting import with_features, with_fit
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
@@ -22,6 +23,7 @@ from evenroll.samplers import OffPolicy, Sampler
 from evenroll.sampling_error import gradient_sampling_errors, kl_sampling_error
 
 KL, GRADIENT = "kl", "grad_norm"  # the columns of the two sampling errors
+ESS, LARGEST_WEIGHT = "effective_sample_size", "largest_weight"  # of the first estimator's weights
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Trials:
     """How each of many trials is run: where, how it collects, what is measured, after how many new steps.
 
     sampling_error    also measure both sampling errors     initial  start from `initial_episodes` of data δ off-policy
+    weights           also measure effective sample size and largest weight, if the first estimator weighs trajectories
     """
 
     domain: Domain
@@ -39,12 +42,15 @@ class Trials:
     checkpoints: tuple[int, ...]
     initial: bool = False
     sampling_error: bool = False
+    weights: bool = False
     initial_episodes: int = 100
     delta: float = 0.1
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*(e.name for e in self.estimators), *((KL, GRADIENT) if self.sampling_error else ()))
+        names = tuple(e.name for e in self.estimators)
+        weights = (ESS, LARGEST_WEIGHT) if self.weights and self.estimators[0].log_weights else ()
+        return (*names, *weights, *((KL, GRADIENT) if self.sampling_error else ()))
 
 
 def checkpoints_for(mean_length: float, budget: float, initial: bool) -> tuple[int, ...]:
@@ -100,6 +106,11 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> tuple[np.ndarray, bool]:
                 values[j, i] = estimator(part, policy) / value
             except NoEstimate:
                 pass
+        if ESS in trials.columns and part.episodes:
+            at, weigh = trials.columns.index(ESS), trials.estimators[0].log_weights
+            assert weigh is not None
+            log_weights = weigh(part, policy)
+            values[at : at + 2, i] = effective_sample_size(log_weights), largest_weight(log_weights)
         if trials.sampling_error:
             values[-2, i] = kl_sampling_error(part, policy)
     if trials.sampling_error:
