@@ -131,7 +131,8 @@ def coverage(
     spread = float(estimate.std(ddof=1))
     steady = spread <= 1e-9 * abs(known)  # every run gives the same number: there is no oracle to compare with
     return Coverage(
-        str(domain), str(parsed), known, value_se, float(stopped.mean()), confidence, repeats, inside / repeats,
+        str(domain), str(parsed), known, value_se, episodes if target is None else float(stopped.mean()), confidence,
+        repeats, inside / repeats,
         *clopper_pearson(inside, repeats), half,
         math.nan if steady else half / (1.96 * spread), _ratio(half, float(iid.mean())),
         float(fallback.mean()), float(exact.mean()), math.nan if steady else (float(estimate.mean()) - known) / spread,
