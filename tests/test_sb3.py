@@ -22,6 +22,7 @@ from evenroll.collector import Collector
 from evenroll.errors import PolicyError
 from evenroll.policies import MLP, Outside
 from evenroll.policies.sb3_zip import load_sb3
+from evenroll.sb3_callback import EvalCallback
 
 torch.set_num_threads(1)
 
@@ -242,3 +243,24 @@ def test_each_environment_has_its_share(ppo: PPO) -> None:
     model = A2C("MlpPolicy", "Pendulum-v1", device="cpu", seed=0)
     _, lengths = evenroll.evaluate_policy(model, vec, 6, deterministic=False, return_episode_rewards=True, warn=False)
     assert sorted(lengths) == [20, 20, 20, 200, 200, 200]
+
+
+def test_evaluation_during_training_leaves_no_trace() -> None:
+    """The callback sees a policy that changes, and training goes on as if it had not looked."""
+    trained = []
+    for callback in (None, EvalCallback(gym.make("CartPole-v1"), every=256, episodes=10)):
+        model = PPO("MlpPolicy", "CartPole-v1", n_steps=128, n_epochs=1, seed=0, device="cpu").learn(512, callback=callback)
+        trained.append([p.detach().clone() for p in model.policy.parameters()])
+    assert [steps for steps, _ in callback.results] == [256, 512]
+    assert callback.results[0][1].value != callback.results[1][1].value
+    assert all(torch.equal(a, b) for a, b in zip(*trained, strict=True))
+    assert not any(part._forward_pre_hooks or part._forward_hooks for part in model.policy.modules())
+
+
+def test_a_zip_by_its_name(tmp_path, ppo: PPO) -> None:
+    ppo.save(tmp_path / "model.zip")
+    env = gym.make("CartPole-v1")
+    assert (
+        evenroll.evaluate(env, str(tmp_path / "model.zip"), episodes=5).value
+        == evenroll.evaluate(env, ppo, episodes=5).value
+    )

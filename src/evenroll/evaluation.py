@@ -28,6 +28,7 @@ from evenroll.samplers import OnPolicy, Sampler
 from evenroll.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.scores import score_regression
 from evenroll.sequential import MOST_EPISODES, Target, collect_until
+from evenroll.specs import closest
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
 ENOUGH_TO_TELL = 30  # episodes from which the share of the actions' luck is worth a word
@@ -449,6 +450,8 @@ def evaluate_with(
                 cost = max(shown - now, 0.05)
                 at = done if episodes is not None else collector.steps
                 progress(Progress(at, total, collector.steps, shown - started, found))
+        if "observations" in collector.columns.arrays:
+            collector.model.check(collector.columns["observations"])
         return result()
     finally:
         collector.close()
@@ -461,7 +464,8 @@ def make_environment(name: str) -> Any:
     try:
         return gym.make(name)
     except (gym.error.Error, ImportError) as error:
-        raise SpecError(f"no environment {name!r}: {str(error).splitlines()[0]}; domains: {', '.join(DOMAINS)}") from None
+        known = f"built-in domains: {', '.join(DOMAINS)}"
+        raise SpecError(f"no environment {name!r}{closest(name, DOMAINS)}: {str(error).splitlines()[0]} ({known})") from None
 
 
 def environment_name(env: Any) -> str:

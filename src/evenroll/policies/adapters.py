@@ -20,6 +20,7 @@ from evenroll.policies.base import Policy
 from evenroll.policies.files import load_policy
 from evenroll.policies.mlp import MLP
 from evenroll.policies.outside import Outside
+from evenroll.policies.sb3_zip import load_sb3
 from evenroll.policies.tabular import TabularSoftmax
 from evenroll.spaces import TABLE_SIZE, Actions, Observations, check_fit
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LONGEST = 64  # observations up to this long are the features of a policy that shows no others
 PROBABILITY_ERROR = 1e-3
+CHECKED = 64  # observations on which a compiled copy is compared with its network afterwards
 CHUNK = 1024  # observations that go through a network at once
 
 
@@ -64,6 +66,16 @@ class Model:
         width = engine.features_dim
         return np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32), handed[:, width:]
 
+    def check(self, rows: np.ndarray) -> None:
+        """Raise if the compiled copy of a network disagrees with it on observations [N, size] that were met."""
+        if self.torch is None or not isinstance(self.engine, MLP) or len(rows) == 0:
+            return
+        some = rows[:: max(len(rows) // CHECKED, 1)]
+        theirs = self.torch.outputs(some.reshape(len(some), *self.observations.shape).astype(self.observations.dtype))
+        ours = Outside(0, choices=self.actions.choices, gaussian=self.actions.real)
+        if not ours.same(self.engine.parameters_of_actions(some), theirs):
+            raise PolicyError("the network's compiled copy disagrees with it on observations it met: pass compile=False")
+
     def close(self) -> None:
         """Leave the user's network as it was."""
         for undo in self.restore:
@@ -81,7 +93,7 @@ def as_model(
 ) -> Model:
     """Recognise a policy. Spaces may be left out where the policy itself has them (ours, Stable-Baselines3)."""
     if isinstance(policy, str | Path):
-        policy = load_policy(policy)
+        policy = load_sb3(policy) if str(policy).endswith(".zip") else load_policy(policy)
     if isinstance(policy, Policy):
         return _ours(policy, observation_space, action_space, deterministic)
     if _is_sb3(policy):
@@ -219,18 +231,20 @@ def _network(
 
     probes = observations.probes()
     network = TorchPolicy(call, module, actions.choices, actions.real, probes)
+    made = Model(name, observations, actions, encode=observations.rows, restore=[network.close])
     if observations.n_states is not None and observations.n_states <= TABLE_SIZE and len(actions.choices) == 1:
         states = observations.start + np.arange(observations.n_states)
-        return Model(
-            f"{name}, as a table", observations, actions, TabularSoftmax(network.outputs(states)), observations.rows
-        )
-    if compile:
-        mlp = network.compiled(probes)
-        if mlp is not None:
-            return Model(f"{name}, a compiled MLP", observations, actions, mlp, observations.rows, torch=network)
-    engine = Outside(network.width, choices=actions.choices, gaussian=actions.real)
+        made.described, made.engine = f"{name}, as a table", TabularSoftmax(network.outputs(states))
+        return made
+    made.torch = network
+    mlp = network.compiled(probes) if compile else None
+    if mlp is not None:
+        made.described, made.engine = f"{name}, a compiled MLP", mlp
+        return made
     what = f"{network.width} features" if network.head is not None else "no features found: no linear layer"
-    return Model(f"{name} through torch, {what}", observations, actions, engine, network.encode, torch=network)
+    made.described, made.encode = f"{name} through torch, {what}", network.encode
+    made.engine = Outside(network.width, choices=actions.choices, gaussian=actions.real)
+    return made
 
 
 # ---- functions ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ so that `auto` has one definition; parameters are those of the last layer, outpu
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -62,6 +63,14 @@ from evenroll.policies.heads import (
 WIDTH, FACTORS, SIZES = 3, 10, 11  # places in dims
 
 
+def normalised(logits: np.ndarray, choices: Sequence[int]) -> np.ndarray:
+    """Logits [N, n] as log-probabilities, each factor by itself."""
+    at = np.cumsum((0, *choices))
+    parts = [logits[:, i:j] for i, j in itertools.pairwise(at)]
+    with np.errstate(invalid="ignore"):  # a network that gives nan is found out where it acts
+        return np.concatenate([x - np.logaddexp.reduce(x, axis=1, keepdims=True) for x in parts], axis=1)
+
+
 class Outside(Policy):
     """features  how many numbers ψ(s) has, apart from its constant 1
     choices   number of actions of each discrete factor (one for Discrete, several for MultiDiscrete), or
@@ -109,6 +118,12 @@ class Outside(Policy):
             scores[np.arange(len(scores)), at + actions[:, i].astype(np.int64)] += 1.0
             at += n
         return scores
+
+    def same(self, a: np.ndarray, b: np.ndarray, within: float = 1e-3) -> bool:
+        """Whether two sets of outputs [N, n] describe the same distributions: log-probabilities, means and log scales."""
+        if self.choices:
+            a, b = normalised(a, self.choices), normalised(b, self.choices)
+        return bool(np.abs(a - b).max(initial=0.0) <= within * (1.0 + np.abs(b).max(initial=0.0)))
 
     def log_probs(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """log π_e(a|s) [N] of actions [N, dim] where the outputs were [N, n]."""

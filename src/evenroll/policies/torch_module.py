@@ -18,6 +18,7 @@ from torch.distributions import Categorical, Independent, Normal
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
 from evenroll.policies.mlp import MLP, NORM_EPSILON
+from evenroll.policies.outside import normalised
 from evenroll.policies.tabular import TabularSoftmax
 
 MOST_FEATURES = 256  # wider ones are projected at random: a step costs D², and few episodes cannot balance more
@@ -115,13 +116,18 @@ class TorchPolicy:
         self.projection: np.ndarray | None = None
         self.width = 0
         if self.head is not None:
-            self.head.register_forward_pre_hook(self._remember)
+            self._hook = self.head.register_forward_pre_hook(self._remember)
             self.width = self.head.in_features
             if self.width > MOST_FEATURES:
                 rng = np.random.default_rng(0)
                 spread = np.sqrt(self.width)
                 self.projection = (rng.standard_normal((self.width, MOST_FEATURES)) / spread).astype(np.float32)
                 self.width = MOST_FEATURES
+
+    def close(self) -> None:
+        """Take our hook off the network; nothing can be encoded after that."""
+        if self.head is not None:
+            self._hook.remove()
 
     def _remember(self, module: Any, inputs: tuple[torch.Tensor, ...]) -> None:
         self._features = inputs[0]
@@ -139,7 +145,7 @@ class TorchPolicy:
     def _explains(self, outputs: np.ndarray) -> bool:
         theirs = self.probed
         if self.choices:
-            return outputs.shape == theirs.shape and _close(_normalised(outputs, self.choices), theirs)
+            return outputs.shape == theirs.shape and _close(normalised(outputs, self.choices), theirs)
         return any(
             part.shape == theirs[:, 0::2].shape and _close(part, theirs[:, 0::2]) for part in (outputs, np.tanh(outputs))
         )
@@ -234,7 +240,7 @@ class TorchPolicy:
             mean="tanh" if squashed else "identity", scale="log_std" if self.real else "softplus", log_std=log_std,
         )  # fmt: skip
         ours = np.array([mlp.outputs(row) for row in rows])
-        ours = ours if self.real else _normalised(ours, self.choices)
+        ours = ours if self.real else normalised(ours, self.choices)
         return mlp if ours.shape == self.probed.shape and _close(ours, self.probed) else None
 
 
@@ -268,7 +274,7 @@ def _watch(policy: TorchPolicy, probes: np.ndarray) -> list[_Call]:
             hook.remove()
     if len(out) != len(probes):
         raise PolicyError(f"the policy gives {len(out)} distributions for {len(probes)} observations: it must take a batch")
-    policy.probed = _normalised(out, policy.choices) if policy.choices else out
+    policy.probed = normalised(out, policy.choices) if policy.choices else out
     return calls
 
 
@@ -278,17 +284,6 @@ def _bias(layer: torch.nn.Linear) -> np.ndarray:
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and bool(np.abs(a - b).max() <= CLOSE * (1.0 + np.abs(b).max()))
-
-
-def _normalised(logits: np.ndarray, choices: Sequence[int]) -> np.ndarray:
-    """Logits as log-probabilities, each factor by itself."""
-    parts, at = [], 0
-    for n in choices:
-        part = logits[:, at : at + n]
-        with np.errstate(invalid="ignore"):  # a network that gives nan is found out where it acts
-            parts.append(part - np.logaddexp.reduce(part, axis=1, keepdims=True))
-        at += n
-    return np.concatenate(parts, axis=1)
 
 
 def call_module(module: torch.nn.Module, whole: bool) -> Callable[[np.ndarray], Any]:
