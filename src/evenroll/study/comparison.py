@@ -193,7 +193,7 @@ def compare(
             weights=True,
             initial_episodes=initial_episodes,
             delta=delta,
-        )  # fmt: skip
+        )
         for m in parsed
     ]
     for way in ways:  # compile before the clock starts
