@@ -16,6 +16,7 @@ from torch.distributions import Categorical, Independent, Normal
 
 import evenroll
 from evenroll import collector as collector_module
+from evenroll import evaluation as evaluation_module
 from evenroll.collect import Driver
 from evenroll.collector import Collector
 from evenroll.domains import get_domain
@@ -598,3 +599,15 @@ def test_balancing_costs_little_time() -> None:
     spec.loader.exec_module(overhead)
     assert overhead.ratio(1, blocks=11, steps=150)[0] < 1.6
     assert overhead.ratio(64, blocks=11, steps=20)[0] < 1.4
+
+
+def test_progress_tells_how_far_and_what_is_known(monkeypatch) -> None:
+    monkeypatch.setattr(evaluation_module, "SHOW_EVERY", 0.0)
+    monkeypatch.setattr(evaluation_module.time, "perf_counter", iter(range(10**6)).__next__)
+    told: list = []
+    result = evenroll.evaluate(Walk(DISCRETE), Head(3, 3, categorical), episodes=40, progress=told.append)
+    assert [p.episodes for p in told] == list(range(1, 41))
+    assert all(p.total == 40 for p in told)
+    looks = [p.result for p in told if p.result is not None]
+    assert looks[0].episodes < looks[-1].episodes <= 40
+    assert result.episodes == 40

@@ -32,6 +32,7 @@ from evenroll.specs import closest
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
 ENOUGH_TO_TELL = 30  # episodes from which the share of the actions' luck is worth a word
+SHOW_EVERY = 0.2  # seconds
 WORTH_A_WORD = 1.1  # on-policy episodes per episode
 LITTLE = 0.3  # share below which balancing cannot gain much
 NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
@@ -282,7 +283,7 @@ def _on_policy_episodes(data: Rollouts, found: Interval | str) -> float | None:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far collecting has come. The interval is that of `evaluate`, or None while there is none."""
+    """How far collecting has come. The result is that of the last look, a little while ago, or None before the first."""
 
     episodes: int
     total: int
@@ -366,8 +367,13 @@ def _remark(model: Model, share: float | None) -> str | None:
 
 def _quantities(data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float) -> dict[str, Quantity]:
     """Each is a return of its own: other rewards on the same trajectories, undiscounted."""
-    result = {}
+    result: dict[str, Quantity] = {}
+    seen: list[tuple[np.ndarray, str]] = []
     for name, rewards in other_rewards(data).items():
+        same = next((other for known, other in seen if np.array_equal(known, rewards)), None)
+        if same is not None:  # a reward of 1 a step: the return is the length
+            result[name] = result[same]
+            continue
         owner = np.repeat(np.arange(data.episodes), data.lengths)
         returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
         variant = replace(data, gamma=1.0, returns=returns, rewards=rewards)
@@ -377,6 +383,7 @@ def _quantities(data: Rollouts, policy: Policy | None, sampler: Sampler, confide
             continue
         low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
         result[name] = Quantity(value, low, high)
+        seen.append((rewards, name))
     return result
 
 
@@ -439,17 +446,19 @@ def evaluate_with(
         )  # fmt: skip
 
     total = episodes or steps or 0
-    started = shown = time.perf_counter()
-    cost = 0.5
+    started = shown = looked = time.perf_counter()
+    cost, found = 0.2, None  # looking takes a tenth of the time at most
     try:
         for done in collect(collector, env, episodes=episodes, steps=steps):
             now = time.perf_counter()
-            if progress is not None and now - shown > 10 * cost:
-                found = result() if collector.episodes >= 3 else None
-                shown = time.perf_counter()
-                cost = max(shown - now, 0.05)
-                at = done if episodes is not None else collector.steps
-                progress(Progress(at, total, collector.steps, shown - started, found))
+            if progress is None or now - shown < SHOW_EVERY:
+                continue
+            if now - looked > 10 * cost and collector.episodes >= 3:
+                found = result()
+                looked = time.perf_counter()
+                cost = looked - now
+            shown = time.perf_counter()
+            progress(Progress(done if episodes else collector.steps, total, collector.steps, shown - started, found))
         if "observations" in collector.columns.arrays:
             collector.model.check(collector.columns["observations"])
         return result()
