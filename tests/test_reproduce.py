@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -265,6 +269,10 @@ def test_ratios_carry_both_errors() -> None:
 
 def test_command_line(run: Path, tmp_path: Path) -> None:
     runner = CliRunner()
+    rows = runner.invoke(app, ["results", str(run), "--json", "-"])
+    assert json.loads(rows.output)["blocks"] == len(list(run.glob("store/??/*.parquet")))
+    judged = runner.invoke(app, ["reproduce", "theory", "--out", str(tmp_path / "theory"), "--json", "-"])
+    assert [c["verdict"] for c in json.loads(judged.output)["claims"]].count(FAILS) == 1
     listed = runner.invoke(app, ["reproduce", "--list"])
     assert listed.exit_code == 0
     assert "table3" in listed.output
@@ -284,3 +292,22 @@ def test_command_line(run: Path, tmp_path: Path) -> None:
         runner.invoke(app, ["results", str(tmp_path / "nowhere")], catch_exceptions=False)
     with pytest.raises(SpecError, match="say what to reproduce"):
         runner.invoke(app, ["reproduce"], catch_exceptions=False)
+
+
+def test_an_interrupted_run_is_consistent_and_goes_on(tmp_path: Path) -> None:
+    """SIGINT as Ctrl-C sends it: exit code 130, one line, whole files only; the same command then finishes."""
+    command = [sys.executable, "-m", "evenroll.cli", "reproduce", "fig12", "--quick", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("store/??/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.strip() == "interrupted; the same command goes on where this one was"
+    there = list(tmp_path.glob("store/??/*.parquet"))
+    assert 0 < len(there) < 124
+    assert not [p for p in tmp_path.rglob("*") if p.name.startswith(".")]
+    outcome = reproduce(["fig12"], tmp_path, scale=QUICK, roster=Roster())
+    assert outcome.read == len(there)
+    assert outcome.computed + outcome.read == 124

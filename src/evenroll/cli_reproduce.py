@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ import typer
 if TYPE_CHECKING:
     from evenroll.study.reproduce import Progress
 
+JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for the store, figures and report.html.")]
 
 
@@ -26,12 +27,14 @@ def reproduce(
     domain: Annotated[list[str] | None, typer.Option(help="One more domain in every figure; repeatable.")] = None,
     seed: Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)] = 0,
     workers: Annotated[int | None, typer.Option(help="Threads; default: all cores.", min=1)] = None,
-    list_them: Annotated[
-        bool, typer.Option("--list", help="What there is, its steps and its time, and nothing else.")
-    ] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="Only say what there is, its steps and its time.")] = False,
+    json_file: JsonOption = None,
 ) -> None:
-    """The paper's figures, tables and claims: run what is missing, draw it, and judge it on one page, report.html."""
-    from evenroll.cli import out
+    """The paper's figures, tables and claims: run what is missing, draw it, and judge it on one page, report.html.
+
+    May be interrupted at any time; the same command goes on where it was.
+    """
+    from evenroll.cli import _emit, _writable, err, out
     from evenroll.errors import SpecError
     from evenroll.study.experiments import FULL, QUICK, Roster
     from evenroll.study.reproduce import reproduce as run
@@ -46,11 +49,23 @@ def reproduce(
         return
     if not targets:
         raise SpecError("say what to reproduce: all, or fig2, table3, theory …; `evenroll reproduce --list` shows them")
+    _writable(json_file)
     said: list[str] = []
-    with _bars() as tell:
-        outcome = run(targets, out_dir, scale=scale, roster=roster, workers=workers, progress=tell, say=said.append)
+    try:
+        with _bars(json_file == "-") as tell:
+            outcome = run(targets, out_dir, scale=scale, roster=roster, workers=workers, progress=tell, say=said.append)
+    except KeyboardInterrupt:
+        err.print("interrupted; the same command goes on where this one was")
+        raise typer.Exit(130) from None
+    _emit(outcome.to_json(), json_file)
+    if json_file == "-":
+        return
     for message in said:
         out.print(f"[yellow]{message}[/yellow]", soft_wrap=True)
+    verdicts = [claim.verdict for claim in outcome.claims]
+    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    if counted:
+        out.print(f"claims: {counted}")
     out.print(
         f"{outcome.computed} blocks computed, {outcome.read} read, {outcome.seconds:.0f} s; {len(outcome.files)} files: "
         f"[bold]{outcome.files[-1]}[/bold]",
@@ -63,19 +78,19 @@ def _list(names: list[str], scale: Any, roster: Any, workers: int | None, direct
 
     from evenroll.cli import out
     from evenroll.parallel import default_workers
-    from evenroll.study.reproduce import choose, plans
+    from evenroll.study.reproduce import choose, plans, total_seconds
 
     workers = workers or default_workers()
     table = Table(title=f"{scale.trials} trials, budget {scale.budget:g}; times on {workers} workers", title_justify="left")
     for column, justify in (("target", "left"), ("what", "left"), ("steps", "right"), ("time", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    for plan in plans(choose(names, scale, roster), workers, directory, scale):
+    chosen = choose(names, scale, roster)
+    for plan in plans(chosen, workers, directory, scale):
         took = f"{_duration(plan.measured)} measured" if plan.measured is not None else f"≈ {_duration(plan.seconds)}"
         table.add_row(plan.target.name, plan.target.title, f"{plan.env_steps / 1e6:,.0f} M", took)
     out.print(table)
-    out.print(
-        "≈ is an estimate for a run that finds nothing in the store. Targets share trials: all takes less than the sum."
-    )
+    together = total_seconds(chosen) / workers
+    out.print(f"≈ estimated, if nothing is in the store yet. Targets share trials: together ≈ {_duration(together)}.")
 
 
 def _duration(seconds: float) -> str:
@@ -83,7 +98,7 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _bars() -> Iterator[Callable[[Progress], None]]:
+def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """Two bars on standard error: the current target, and everything."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bars
@@ -91,7 +106,7 @@ def _bars() -> Iterator[Callable[[Progress], None]]:
     from evenroll.cli import err
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"))
-    with Bars(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
+    with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
         whole, current = bars.add_task("everything", total=1.0, left=""), bars.add_task("", total=1.0, left="")
 
         def left(seconds: float | None) -> str:
@@ -108,22 +123,27 @@ def results(
     directory: Annotated[Path, typer.Argument(help="What --out of reproduce was, or its store.")] = Path("reproduction"),
     export: Annotated[Path | None, typer.Option(help="Write every trial and checkpoint: .csv, .json or .parquet.")] = None,
     only: Annotated[str, typer.Option(help="Blocks whose domain and method contain this text.")] = "",
+    json_file: JsonOption = None,
 ) -> None:
     """What is in a results store, and all of it as one table."""
     from rich.markup import escape
     from rich.table import Table
 
-    from evenroll.cli import out
+    from evenroll.cli import _emit, _writable, out
     from evenroll.errors import EvenrollError
     from evenroll.study.store import Store, gathered, write_export
 
     place = directory / "store" if (directory / "store").is_dir() else directory
     if not place.is_dir():
         raise EvenrollError(f"there is no results store in {directory}")
+    _writable(json_file, export)
     said: list[str] = []
     entries = [e for e in Store(place, said.append).entries() if only in f"{e.identity['domain']} {e.identity['method']}"]
     if export is not None:
         write_export(entries, export)
+    _emit({"blocks": len(entries), "rows": [asdict(row) for row in gathered(entries)], "aside": said}, json_file)
+    if json_file == "-":
+        return
     table = Table(title=f"{len(entries)} blocks in {escape(str(place))}", title_justify="left")
     for column, justify in (
         ("domain", "left"),

@@ -2,7 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const NS = "http://www.w3.org/2000/svg";
-  const W = 380, H = 270, L = 50, R = 10, T = 10, B = 40;
+  const L = 50, R = 10, T = 10, B = 40; // margins in pixels; charts are drawn at their real size
   const hidden = new Map(); // section → keys of series that are switched off
   let published = true;
 
@@ -18,8 +18,12 @@
     if (text !== undefined) node.textContent = text;
     return node;
   };
-  const show = (x) => x === 0 ? "0" : Math.abs(x) >= 1e5 || Math.abs(x) < 1e-2 ? x.toExponential(2).replace("e", "·10^").replace("+", "") :
-    Number(x.toPrecision(3)).toString();
+  const raised = (n) => [...String(n)].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("");
+  const show = (x) => {
+    if (x === 0 || (Math.abs(x) >= 1e-2 && Math.abs(x) < 1e6)) return Number(x.toPrecision(3)).toLocaleString("en");
+    const [digits, exponent] = x.toExponential(1).split("e");
+    return `${digits}·10${raised(Number(exponent))}`;
+  };
 
   // ---- scales -------------------------------------------------------------------------------------------------
   function scale(values, log, from, to) {
@@ -57,6 +61,7 @@
   // ---- one chart ----------------------------------------------------------------------------------------------
   function draw(chart, section, figure) {
     figure.querySelector("svg")?.remove();
+    const W = Math.max(figure.clientWidth - 18, 220), H = Math.min(Math.max(0.72 * W, 205), 300);
     const off = hidden.get(section) ?? new Set();
     const seen = chart.series.filter((s) => !off.has(s.key) && (published || s.dash !== "published") && s.x.length);
     const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${chart.title}: ${chart.y_label} against ${chart.x_label}` });
@@ -89,12 +94,12 @@
       const dashes = { published: "6 4", theory: "2 3" }[s.dash];
       root.append(svg("path", { class: "mark", d: `M${s.x.map((_, i) => point(i)).join("L")}`, fill: "none", stroke: s.colour,
         "stroke-width": s.dash ? 1.4 : 2.2, "stroke-linejoin": "round", "stroke-opacity": s.dash === "published" ? 0.8 : 1, ...(dashes ? { "stroke-dasharray": dashes } : {}) }));
-      if (!s.dash) for (let i = 0; i < s.x.length; i++) root.append(svg("circle", { cx: X.at(s.x[i]), cy: Y.at(s.y[i]), r: 2, fill: s.colour }));
+      if (!s.dash && !s.bare) for (let i = 0; i < s.x.length; i++) root.append(svg("circle", { cx: X.at(s.x[i]), cy: Y.at(s.y[i]), r: 2, fill: s.colour }));
     }
-    hover(root, figure, seen, X, Y, chart);
+    hover(root, figure, seen, X, chart, W, H);
   }
 
-  function hover(root, figure, seen, X, Y, chart) {
+  function hover(root, figure, seen, X, chart, W, H) {
     const tip = figure.querySelector(".tip");
     const cursor = svg("line", { class: "axis", y1: T, y2: H - B, "stroke-dasharray": "3 3", visibility: "hidden" });
     root.append(cursor);
@@ -106,19 +111,19 @@
       if (best === null) return;
       cursor.setAttribute("x1", X.at(best)); cursor.setAttribute("x2", X.at(best)); cursor.setAttribute("visibility", "visible");
       tip.replaceChildren(el("b", {}, `${chart.x_label}: ${show(best)}`));
-      for (const s of seen) {
+      for (const s of seen.filter((s) => s.label)) {
         let i = -1;
         s.x.forEach((v, j) => { if (Math.abs(X.at(v) - X.at(best)) < 7 && (i < 0 || Math.abs(X.at(v) - X.at(best)) < Math.abs(X.at(s.x[i]) - X.at(best)))) i = j; });
         if (i < 0) continue;
         const row = el("div"), dot = el("i");
         dot.style.background = s.colour;
-        row.append(dot, `${s.label}: ${show(s.y[i])}` + (s.low ? ` (${show(s.low[i])} – ${show(s.high[i])})` : ""));
+        row.append(dot, `${s.label}: ${show(s.y[i])}` + (s.low ? ` ± ${show((s.high[i] - s.low[i]) / 2)}` : ""));
         tip.append(row);
       }
       tip.style.display = "block";
       const left = (X.at(best) / W) * box.width, wide = tip.offsetWidth;
       tip.style.left = `${Math.max(4, Math.min(left + 14, figure.clientWidth - wide - 4))}px`;
-      tip.style.top = `${Math.max(4, (event.clientY - figure.getBoundingClientRect().top) - tip.offsetHeight - 12)}px`;
+      tip.style.top = `${figure.clientHeight - 30}px`; // below, so that it hides nothing of the chart
     };
     const leave = () => { tip.style.display = "none"; cursor.setAttribute("visibility", "hidden"); };
     root.addEventListener("pointermove", move);
@@ -183,19 +188,19 @@
       meter.append(fill, want); side.append(label, meter); lines[a] = { label, fill };
     }
     duel.append(side);
-    return { tokens, lines, balanced, counts: { A: 0, B: 0 }, share: [] };
+    return { tokens, lines, balanced, counts: { A: 0, B: 0 }, ahead: [] };
   });
   const trace = document.getElementById("trace");
   let timer = null, seed = 4;
   const random = () => { seed = (seed * 1664525 + 1013904223) >>> 0; return seed / 4294967296; };
   function step() {
-    const n = sides[0].share.length;
+    const n = sides[0].ahead.length;
     if (n >= LENGTH) { pause(); return; }
     for (const side of sides) {
       const behind = PI.A * (n + 1) - side.counts.A;
       const action = side.balanced ? (behind >= PI.B * (n + 1) - side.counts.B ? "A" : "B") : (random() < PI.A ? "A" : "B");
       side.counts[action]++;
-      side.share.push(side.counts.A / (n + 1));
+      side.ahead.push(side.counts.A - PI.A * (n + 1));
       side.tokens.append(el("span", { class: action }, action));
       while (side.tokens.childElementCount > SHOWN) side.tokens.firstElementChild.remove();
       for (const a of ["A", "B"]) {
@@ -207,19 +212,20 @@
     drawTrace();
   }
   function drawTrace() {
-    const steps = sides[0].share.map((_, i) => i + 1);
-    draw({ title: "Share of A", x_label: "visits to the state", y_label: "share of action A", log_x: false, log_y: false, series: [
-      { key: "want", label: "the policy: 0.2", colour: "#8a8a8a", dash: "theory", x: [1, LENGTH], y: [0.2, 0.2] },
-      { key: "os", label: "on-policy", colour: "#4477aa", dash: "", x: steps, y: sides[0].share },
-      { key: "ros", label: "balanced", colour: "#e0534f", dash: "", x: steps, y: sides[1].share },
+    const steps = sides[0].ahead.map((_, i) => i + 1), ends = [1, LENGTH];
+    draw({ title: "A, ahead or behind", x_label: "visits to the state", y_label: "count of A − expected", log_x: false, log_y: false, series: [
+      { key: "want", label: "as expected", colour: "#8a8a8a", dash: "theory", x: ends, y: [0, 0] },
+      { key: "room", label: "", colour: "#8a8a8a00", dash: "theory", x: ends, y: [-5, 5] },
+      { key: "os", label: "on-policy", colour: "#4477aa", dash: "", bare: true, x: steps, y: sides[0].ahead },
+      { key: "ros", label: "balanced", colour: "#e0534f", dash: "", bare: true, x: steps, y: sides[1].ahead },
     ] }, "trace", trace);
   }
   const play = document.getElementById("play");
   function pause() { clearInterval(timer); timer = null; play.textContent = "Play"; }
-  function start() { if (timer === null) { timer = setInterval(step, 140); play.textContent = "Pause"; } }
+  function start() { if (timer === null) { timer = setInterval(step, 90); play.textContent = "Pause"; } }
   function restart() {
     seed = (seed + 7919) >>> 0;
-    for (const side of sides) { side.counts = { A: 0, B: 0 }; side.share = []; side.tokens.replaceChildren(); }
+    for (const side of sides) { side.counts = { A: 0, B: 0 }; side.ahead = []; side.tokens.replaceChildren(); }
     step();
   }
   play.addEventListener("click", () => (timer === null ? start() : pause()));
@@ -232,6 +238,11 @@
     }).observe(duel);
   }
 
+  let pending = null;
+  addEventListener("resize", () => {
+    clearTimeout(pending);
+    pending = setTimeout(() => { redraw.forEach((f) => f()); drawTrace(); }, 120);
+  });
   document.getElementById("theme").addEventListener("click", () => {
     const root = document.documentElement, dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";

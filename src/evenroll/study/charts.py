@@ -168,7 +168,7 @@ def theory_charts(found: Laws) -> tuple[Chart, ...]:
             both(found.episodes.astype(float), found.error),
         ),
         Chart(
-            "Theorem 3: squared error and its bounds", "squared error of the Monte Carlo estimate", "bound",
+            "Theorem 3: squared error and its bounds", "squared error", "bound",
             (
                 Series("diagonal", "bound = error", GREY, diagonal, diagonal, dash="theory"),
                 Series("corrected", "corrected bound", COLOURS["ros/mc"], x, corrected, points=True),

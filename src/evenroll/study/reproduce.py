@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evenroll.errors import EvenrollError, SpecError
 from evenroll.files import write_atomically
 from evenroll.parallel import default_workers
 from evenroll.specs import closest
 from evenroll.study.blocks import Block, Work, resolve
+from evenroll.study.claims import Claim, Evidence, claims
 from evenroll.study.experiments import Roster, Scale, Target, targets
 from evenroll.study.figures import draw
 from evenroll.study.report import write_report
@@ -27,11 +29,11 @@ from evenroll.study.store import Store
 # on two cores. They only weigh the progress bar and the times of --list; results do not depend on them.
 COLLECT = {
     "table": {"os": 0.4, "ros": 0.5, "bpg": 0.5, "auto": 0.9},
-    "softmax": {"os": 0.45, "ros": 1.1, "bpg": 1.6, "auto": 1.0},
-    "gaussian": {"os": 0.4, "ros": 0.95, "bpg": 1.2, "auto": 1.1},
+    "softmax": {"os": 0.25, "ros": 0.8, "bpg": 1.1, "auto": 0.8},
+    "gaussian": {"os": 0.3, "ros": 0.8, "bpg": 1.25, "auto": 0.85},
 }
-FIT = {"table": 0.3, "softmax": 4.5, "gaussian": 8.5}
-NETWORK_FIT = {"table": 5.0, "softmax": 5.0, "gaussian": 5.0}  # core-seconds per fit of fqe-net-small
+FIT = {"table": 0.3, "softmax": 3.2, "gaussian": 6.2}
+NETWORK_FIT = {"table": 4.0, "softmax": 4.0, "gaussian": 4.0}  # core-seconds per fit of fqe-net-small
 LARGE_NETWORK = 40.0  # of fqe-net
 LINEAR_FIT = {"table": 0.1, "softmax": 4.0, "gaussian": 8.0}  # core-microseconds per step and checkpoint of fqe
 PER_TRIAL = 0.5e-3  # core-seconds
@@ -79,6 +81,15 @@ def plans(chosen: Iterable[Target], workers: int, directory: Path | None, scale:
     return result
 
 
+def total_seconds(chosen: Iterable[Target]) -> float:
+    """Core-seconds of all of them together, if nothing is there yet; what they share is counted once."""
+    most: dict[Work, int] = {}
+    for target in chosen:
+        for work, trials in target.wanted().items():
+            most[work] = max(most.get(work, 0), trials)
+    return sum(trials * cost(work) for work, trials in most.items())
+
+
 # ---- running -------------------------------------------------------------------------------------------------
 
 
@@ -101,6 +112,16 @@ class Outcome:
     read: int
     seconds: float
     files: tuple[Path, ...]
+    claims: tuple[Claim, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "blocks_computed": self.computed,
+            "blocks_read": self.read,
+            "seconds": round(self.seconds, 1),
+            "files": [str(path) for path in self.files],
+            "claims": [claim.to_json() for claim in self.claims],
+        }
 
 
 def choose(names: Sequence[str], scale: Scale, roster: Roster) -> list[Target]:
@@ -155,7 +176,8 @@ def reproduce(
         if target is chosen[-1] or time.perf_counter() - written > PAGE_EVERY:
             page = write_report(chosen[: chosen.index(target) + 1], results, directory / "report.html", scale)
             written = time.perf_counter()
-    return Outcome(counts[True], counts[False], time.perf_counter() - started, (*files, page))
+    judged = claims(Evidence({t.name: t for t in chosen}, Results(found)))
+    return Outcome(counts[True], counts[False], time.perf_counter() - started, (*files, page), tuple(judged))
 
 
 class _Pace:
