@@ -65,7 +65,7 @@ def laws(trials: int = 100, seed: int = 0) -> Laws:
     counter = theorem_3_bounds(empirical, even, 1.0, 1.0)
     return Laws(
         draws=draws,
-        after={name: _after(sampler, draws, seed, 10 * trials) for name, sampler in SAMPLERS.items()},
+        after={name: _after(sampler, draws, seed, 5 * trials) for name, sampler in SAMPLERS.items()},
         visits=visits,
         deviation=deviation,
         over=over,
