@@ -611,3 +611,16 @@ def test_progress_tells_how_far_and_what_is_known(monkeypatch) -> None:
     looks = [p.result for p in told if p.result is not None]
     assert looks[0].episodes < looks[-1].episodes <= 40
     assert result.episodes == 40
+
+
+@pytest.mark.parametrize("lanes", [None, 4])
+def test_stops_when_precise_enough(lanes: int | None) -> None:
+    """Fewer episodes than allowed, an interval as narrow as asked; asked too much, it says so."""
+    policy, make = get_domain("cartpole").policy(), lambda: gym.make("evenroll/CartPole-v0")
+    env = make() if lanes is None else gym.vector.SyncVectorEnv([make] * lanes)
+    result = evenroll.evaluate(env, policy, gamma=0.99, half_width="3%")
+    assert result.half_width <= 0.03 * result.value
+    assert 200 <= result.episodes < 4000
+    assert "not enough" in evenroll.evaluate(env, policy, gamma=0.99, half_width=1e-6, episodes=40).note
+    with pytest.raises(SpecError, match="half-width"):
+        evenroll.evaluate(make(), policy, half_width=1.0, steps=100)

@@ -168,12 +168,10 @@ def evaluate(
     from evenroll.evaluation import evaluate as run
 
     if domain.partition(":")[0] not in DOMAINS:
-        if half_width is not None:
-            raise EvenrollError("--half-width is for the built-in domains so far; give --episodes")
         evaluate_environment(
             domain, policy, sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma,
-            confidence=confidence, interval=interval, force_interval=force_interval, bounds=bounds, seed=seed,
-            horizon=horizon, envs=envs, deterministic=deterministic, initial_data=initial_data, plot=plot,
+            confidence=confidence, half_width=half_width, interval=interval, force_interval=force_interval, bounds=bounds,
+            seed=seed, horizon=horizon, envs=envs, deterministic=deterministic, initial_data=initial_data, plot=plot,
             json_file=json_file,
         )  # fmt: skip
         return

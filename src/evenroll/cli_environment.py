@@ -60,8 +60,9 @@ def live(total: int | None, quiet: bool) -> Iterator[Callable[[Progress], None]]
 
 def evaluate_environment(
     env_name: str, policy: str | None, *, sampler: str, estimator: str, episodes: int | None, steps: int | None,
-    gamma: float | None, confidence: float, interval: str, force_interval: bool, bounds: tuple[float, float] | None,
-    seed: int, horizon: int | None, envs: int | None, deterministic: bool, initial_data: Path | None, plot: Path | None,
+    gamma: float | None, confidence: float, half_width: str | None, interval: str,
+    force_interval: bool, bounds: tuple[float, float] | None, seed: int, horizon: int | None,
+    envs: int | None, deterministic: bool, initial_data: Path | None, plot: Path | None,
     json_file: str | None,
 ) -> None:  # fmt: skip
     """Called by `evenroll evaluate` for whatever is not a built-in domain."""
@@ -78,12 +79,13 @@ def evaluate_environment(
     env = load_environment(env_name, envs)
     initial = None if initial_data is None else load_rollouts(initial_data, 1.0 if gamma is None else gamma)
     collectors: list[Collector] = []
-    with live(episodes or (None if steps else 100), json_file == "-") as show:
+    with live(episodes or (None if steps or half_width else 100), json_file == "-") as show:
         try:
             result = evaluate_with(
                 env, load_any_policy(policy), sampler=sampler, estimator=estimator, episodes=episodes, steps=steps,
-                gamma=gamma, seed=seed, confidence=confidence, interval=interval, force_interval=force_interval,
-                bounds=bounds, horizon=horizon, initial=initial, deterministic=deterministic, progress=show,
+                gamma=gamma, seed=seed, confidence=confidence, half_width=half_width, interval=interval,
+                force_interval=force_interval, bounds=bounds, horizon=horizon,
+                initial=initial, deterministic=deterministic, progress=show,
                 keep=collectors.append,
             )  # fmt: skip
         except CollectionFault as fault:

@@ -27,7 +27,7 @@ from evenroll.rollouts import Rollouts
 from evenroll.samplers import OnPolicy, Sampler
 from evenroll.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.scores import score_regression
-from evenroll.sequential import MOST_EPISODES, Target, collect_until
+from evenroll.sequential import MOST_EPISODES, Target, collect_until, look_until
 from evenroll.specs import closest
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
@@ -172,11 +172,9 @@ def evaluate(
     interval    auto, score, or for independent trajectories t, bca, bernstein (which needs the `bounds` of returns)
     """
     if not isinstance(domain, Domain) and not (isinstance(domain, str) and domain.partition(":")[0] in DOMAINS):
-        if half_width is not None:
-            raise SpecError("half_width is for the built-in domains so far; give episodes")
         return evaluate_with(
             domain, policy, sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma, seed=seed,
-            confidence=confidence, interval=interval, force_interval=force_interval, bounds=bounds,
+            confidence=confidence, half_width=half_width, interval=interval, force_interval=force_interval, bounds=bounds,
             horizon=horizon, initial=initial, deterministic=deterministic, progress=progress,
         )  # fmt: skip
     if horizon is not None or initial is not None or deterministic:
@@ -301,14 +299,15 @@ def summarise(
     force_interval: bool = False,
     bounds: tuple[float, float] | None = None,
     name: str = "own loop",
+    known: tuple[float, Interval | str] | None = None,
 ) -> Evaluation:
-    """What a collector's data says of its policy."""
+    """What a collector's data says of its policy; `known`: value and interval, where looked at already."""
     how, model = get_estimator(estimator), collector.model
     data = collector.rollouts()
     sampler = collector.sampler if model.engine is not None else OnPolicy()
     divergence = Divergence(0.0, 0.0, 0.0) if collector.stepper is None else collector.stepper.divergence
     with single_threaded_blas():
-        value, found = look(data, model.engine, sampler, how, confidence, interval, force_interval, bounds)
+        value, found = known or look(data, model.engine, sampler, how, confidence, interval, force_interval, bounds)
         if divergence.runs_away and isinstance(found, Interval) and found.kind == "score":
             found = f"{sampler} runs away from the policy, and the data with it"
         result = _report(
@@ -400,7 +399,7 @@ def other_rewards(data: Rollouts) -> dict[str, np.ndarray]:
 
 def evaluate_with(
     env: Any, policy: Any, *, sampler: str | Sampler, estimator: str | Estimator, episodes: int | None, steps: int | None,
-    gamma: float | None, seed: int, confidence: float, interval: str, force_interval: bool,
+    gamma: float | None, seed: int, confidence: float, half_width: float | str | None, interval: str, force_interval: bool,
     bounds: tuple[float, float] | None, horizon: int | None, initial: Rollouts | None, deterministic: bool,
     progress: Callable[[Progress], None] | None, keep: Callable[[Collector], None] | None = None,
 ) -> Evaluation:  # fmt: skip
@@ -413,7 +412,11 @@ def evaluate_with(
         raise SpecError("give either episodes or steps, not both")
     if not 0.0 < confidence < 1.0:
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
-    episodes = 100 if episodes is None and steps is None else episodes
+    target = None if half_width is None else Target.parse(half_width)
+    if target is not None and steps is not None:
+        raise SpecError("half-width counts episodes; give episodes as the most to collect, not steps")
+    if episodes is None and steps is None:
+        episodes = 100 if target is None else MOST_EPISODES
     for what, n in (("episodes", episodes), ("steps", steps)):
         if n is not None and n < 1:
             raise SpecError(f"{what} must be at least 1, not {n}")
@@ -439,17 +442,21 @@ def evaluate_with(
     if keep is not None:
         keep(collector)
 
-    def result() -> Evaluation:
+    def result(known: tuple[float, Interval | str] | None = None) -> Evaluation:
         return summarise(
             collector, estimator=estimator, confidence=confidence, interval=interval, force_interval=force_interval,
-            bounds=bounds, name=name,
+            bounds=bounds, name=name, known=known,
         )  # fmt: skip
 
     total = episodes or steps or 0
     started = shown = looked = time.perf_counter()
     cost, found = 0.2, None  # looking takes a tenth of the time at most
-    try:
-        for done in collect(collector, env, episodes=episodes, steps=steps):
+
+    def more(most: int | None) -> Rollouts:
+        """Collect until there are so many episodes, or `steps` steps."""
+        nonlocal shown, looked, cost, found
+        goal = most if most is None or lanes is None else most - collector.episodes
+        for done in collect(collector, env, episodes=goal, steps=steps):
             now = time.perf_counter()
             if progress is None or now - shown < SHOW_EVERY:
                 continue
@@ -459,9 +466,24 @@ def evaluate_with(
                 cost = looked - now
             shown = time.perf_counter()
             progress(Progress(done if episodes else collector.steps, total, collector.steps, shown - started, found))
+        return collector.rollouts()
+
+    try:
+        known = None
+        if target is None:
+            more(episodes)
+        else:
+            assert episodes is not None
+            engine, drawn, how = collector.model.engine, collector.sampler, get_estimator(estimator)
+
+            def seen(data: Rollouts, level: float) -> tuple[float, Interval | str]:
+                return look(data, engine, drawn, how, level, interval, force_interval, bounds)
+
+            _, value, at_last = look_until(more, seen, target, confidence, episodes)
+            known = value, at_last
         if "observations" in collector.columns.arrays:
             collector.model.check(collector.columns["observations"])
-        return result()
+        return result(known)
     finally:
         collector.close()
         if ours:

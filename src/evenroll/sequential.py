@@ -66,10 +66,27 @@ def collect_until(
 ) -> tuple[Rollouts, float, Interval | str]:
     """Collect and look until the interval is narrow enough or `most` episodes are there: (data, value, interval)."""
     data: Rollouts | None = None
+
+    def collect(episodes: int) -> Rollouts:
+        nonlocal data
+        new = driver.run(env, episodes=episodes)
+        data = new if data is None else _extended(data, new)
+        return data
+
+    return look_until(collect, look, target, confidence, most)
+
+
+def look_until(
+    collect: Callable[[int], Rollouts],
+    look: Callable[[Rollouts, float], tuple[float, Interval | str]],
+    target: Target,
+    confidence: float,
+    most: int,
+) -> tuple[Rollouts, float, Interval | str]:
+    """The same for whoever can `collect` until there are so many new episodes, and hand over all the data."""
     planned, k = min(PILOT, most), 1
     while True:
-        new = driver.run(env, episodes=planned)
-        data = new if data is None else _extended(data, new)
+        data = collect(planned)
         level = 1.0 - (1.0 - confidence) * spending(k)
         value, found = look(data, level)
         if isinstance(found, str):
