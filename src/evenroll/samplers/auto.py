@@ -55,7 +55,7 @@ GAIN_TABLE = 3.0  # logits per count; 2 for two actions, where 2 repays all. 2 â
 GAIN_NETWORK = 0.5  # of what a step could repay
 KEEP = 32.0  # past k = 32 D the gain falls as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
 ENOUGH = 0.75  # steps per direction before which K is hardly known, and S mostly the episode's own echo: less gain
-PRIOR_OF_TIME = 0.1  # share of a table's advantages thought to change with time
+PRIOR_OF_TIME = 0.03  # share of a table's advantages thought to change with time
 EVERY_STEP = 32  # K learns from every step up to 32 D of them, then from one in STRIDE
 STRIDE = 16
 
