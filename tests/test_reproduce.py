@@ -325,7 +325,13 @@ def test_an_interrupted_run_is_consistent_and_goes_on(tmp_path: Path) -> None:
         "--budget",
         "100",
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def as_in_a_terminal() -> None:  # a shell's background jobs ignore SIGINT, and their children with them
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=as_in_a_terminal
+    )
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("store/??/*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.02)
