@@ -120,19 +120,21 @@ def test_an_episode_does_not_shape_its_own_correction():
 
 
 def test_balanced_scores_take_the_mean_of_all_folds_together():
-    """Looseness, averaged over 8 runs of 200 episodes: 1.1 ± 0.1 on-policy, 0.16 ± 0.03 with auto. Beyond 0.6: 5 s.e."""
+    """Means over 8 runs of 200 episodes. Looseness: 1.1 ± 0.09 on-policy, 0.14 ± 0.02 with auto, so 0.6 is 5 s.e. from both.
+    Cross-fitting leans on balanced data, by +1.3 ± 0.2 against all folds together: no lean at all is 6 s.e. away."""
 
     def parts(sampler):
-        return [action_part(*collect("cartpole-continuous", sampler, 200, seed=i)) for i in range(8)]
+        found = [action_part(*collect("cartpole-continuous", sampler, 200, seed=i)) for i in range(8)]
+        columns = ([p.loose for p in found], [p.apart.mean() for p in found], [p.together for p in found])
+        return *(float(np.mean(c)) for c in columns), float(np.mean([p.mean for p in found]))
 
-    plain, balanced = parts("os"), parts("auto")
-    assert np.mean([part.loose for part in plain]) > 0.6
-    assert np.mean([part.loose for part in balanced]) < 0.6
-    for part in plain + balanced:
-        share = min(part.loose, 1.0)
-        assert part.mean == pytest.approx(share * part.apart.mean() + (1 - share) * part.together)
-    # Cross-fitting leans where the data is balanced: +0.4 at 512 episodes, always to the same side.
-    assert all(part.apart.mean() > part.together for part in balanced)
+    loose, apart, together, used = parts("os")
+    assert loose > 0.6
+    assert abs(used - apart) < abs(used - together)
+    loose, apart, together, used = parts("auto")
+    assert loose < 0.6
+    assert apart > together
+    assert abs(used - together) < abs(used - apart)
 
 
 def test_score_is_exact_where_the_domain_is_deterministic():
