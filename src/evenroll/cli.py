@@ -27,6 +27,7 @@ from evenroll.cli_environment import (
     evaluate_environment,
 )
 from evenroll.cli_leaderboard import leaderboard
+from evenroll.cli_options import ExecutorOption, JsonOption, SeedOption, WorkersOption
 from evenroll.cli_reproduce import reproduce, results
 from evenroll.errors import EvenrollError
 
@@ -47,14 +48,11 @@ err = Console(stderr=True, highlight=False)
 DOMAIN_HELP = "bandit, gridworld, cartpole or cartpole-continuous; parameters after a colon, e.g. gridworld:noise=1"
 DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN")]
 PolicyOption = Annotated[Path | None, typer.Option("--policy", help="Policy file (.safetensors); default: the shipped one.")]
-SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)]
 ConfidenceOption = Annotated[float, typer.Option(help="Of the interval.")]
 IntervalOption = Annotated[str, typer.Option(help="auto, score; t, bca or bernstein for independent trajectories.")]
 ForceOption = Annotated[
     bool, typer.Option("--force-interval", help="An i.i.d. interval although trajectories depend on each other.")
 ]
-JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
-WorkersOption = Annotated[int | None, typer.Option(help="Threads; default: all cores. Results do not depend on it.", min=1)]
 
 
 def _version(show: bool) -> None:
@@ -232,6 +230,7 @@ def compare(
     ] = False,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
+    executor: ExecutorOption = "threads",
     json_file: JsonOption = None,
     plot: Annotated[Path | None, typer.Option(help="Save log-log MSE curves (.png, .pdf, .svg).")] = None,
 ) -> None:
@@ -253,6 +252,7 @@ def compare(
             sampling_error=sampling_error,
             seed=seed,
             workers=workers,
+            executor=executor,
             progress=progress,
         )
     if plot is not None:
@@ -411,6 +411,7 @@ def coverage(
     delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.")] = 0.1,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
+    executor: ExecutorOption = "threads",
     json_file: JsonOption = None,
 ) -> None:
     """How often the interval holds the true value, and how wide it is, over many independent runs."""
@@ -434,6 +435,7 @@ def coverage(
             delta=delta,
             seed=seed,
             workers=workers,
+            executor=executor,
             progress=progress,
         )
     _emit(result.to_json(), json_file)

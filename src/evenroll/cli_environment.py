@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenroll.cli_options import JsonOption, SeedOption
+
 if TYPE_CHECKING:
     from evenroll.evaluation import Evaluation, Progress
 
@@ -18,14 +20,12 @@ EnvArgument = Annotated[str, typer.Argument(help=ENV_HELP, metavar="ENV")]
 PolicyOption = Annotated[str, typer.Option("--policy", help=POLICY_HELP)]
 SamplerOption = Annotated[str, typer.Option(help="auto, os, ros:alpha=…, off:delta=….")]
 GammaOption = Annotated[float, typer.Option(help="Discount.")]
-SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)]
 HorizonOption = Annotated[int | None, typer.Option(help="Cut episodes after so many steps.", min=1)]
 EnvsOption = Annotated[int | None, typer.Option("--envs", help="Environments side by side, one shared balance.", min=1)]
 InitialOption = Annotated[
     Path | None,
     typer.Option(help="Data to start from (.parquet, .safetensors, Minari): collect what makes the whole on-policy."),
 ]
-JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from evenroll.cli_options import ExecutorOption, SeedOption, WorkersOption
+
 MethodOption = Annotated[list[str] | None, typer.Option(help="SAMPLER/ESTIMATOR instead of the usual ones; repeatable.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Directory for leaderboard.md, .json and .png.")]
 
 
 def leaderboard(
@@ -19,8 +20,9 @@ def leaderboard(
         "leaderboard"
     ),
     trials: Annotated[int | None, typer.Option(help="Independent repetitions (default 200; 16 if --quick).")] = None,
-    seed: Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)] = 0,
-    workers: Annotated[int | None, typer.Option(help="Threads; default: all cores.", min=1)] = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "threads",
 ) -> None:
     """All samplers on all domains: error relative to on-policy sampling, and how many times fewer steps that saves."""
     from rich.markup import escape
@@ -41,6 +43,7 @@ def leaderboard(
             trials=trials or (QUICK_TRIALS if quick else 200),
             seed=seed,
             workers=workers,
+            executor=executor,
             progress=progress,
         )
     paths = write(boards, out_dir)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenroll.cli_options import ExecutorOption, JsonOption, SeedOption, WorkersOption
+
 if TYPE_CHECKING:
     from evenroll.study.reproduce import Progress
 
-JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for the store, figures and report.html.")]
 
 
@@ -25,8 +26,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="20 trials, budgets up to 2⁸: all of it within 4 minutes.")] = False,
     method: Annotated[list[str] | None, typer.Option(help="One more SAMPLER/ESTIMATOR in every figure; repeatable.")] = None,
     domain: Annotated[list[str] | None, typer.Option(help="One more domain in every figure; repeatable.")] = None,
-    seed: Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)] = 0,
-    workers: Annotated[int | None, typer.Option(help="Threads; default: all cores.", min=1)] = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "threads",
     list_them: Annotated[bool, typer.Option("--list", help="Only say what there is, its steps and its time.")] = False,
     json_file: JsonOption = None,
 ) -> None:
@@ -53,7 +55,16 @@ def reproduce(
     said: list[str] = []
     try:
         with _bars(json_file == "-") as tell:
-            outcome = run(targets, out_dir, scale=scale, roster=roster, workers=workers, progress=tell, say=said.append)
+            outcome = run(
+                targets,
+                out_dir,
+                scale=scale,
+                roster=roster,
+                workers=workers,
+                executor=executor,
+                progress=tell,
+                say=said.append,
+            )
     except KeyboardInterrupt:
         err.print("interrupted; the same command goes on where this one was")
         raise typer.Exit(130) from None

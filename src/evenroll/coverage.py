@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from evenroll.domains import Domain, Truth, get_domain
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.intervals import Interval, clopper_pearson, estimate_with_interval, student_t
 from evenroll.language import Method, get_method
-from evenroll.parallel import in_order
+from evenroll.parallel import Pool, get_pool, in_order
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 from evenroll.sequential import MOST_EPISODES, Target, collect_until
@@ -72,9 +73,10 @@ def coverage(
     delta: float = 0.1,
     seed: int = 0,
     workers: int | None = None,
+    executor: str | Pool = "threads",
     progress: Callable[[int, int], None] | None = None,
 ) -> Coverage:
-    """`repeats` independent runs of `episodes` new episodes (default 512); the same for any number of workers.
+    """`repeats` independent runs of `episodes` new episodes (default 512); the same for any workers, wherever they are.
 
     With `half_width` each run stops as `evaluate` does, when its interval is narrow enough, at the latest at `episodes`.
     """
@@ -94,37 +96,12 @@ def coverage(
     best = given or truth(domain, policy, seed=seed, workers=workers)
     known, value_se = best.value, best.value_se
 
-    def interval(data: Rollouts, level: float) -> tuple[float, Interval | str]:
-        return estimate_with_interval(data, policy, parsed.sampler, parsed.estimator, level, kind=kind, force=force)
-
-    def run(i: int) -> tuple[float, float, float, float, bool, bool, int]:
-        place = (seed, 21, i)
-        start = initial_data(domain, policy, place, episodes=initial_episodes, delta=delta) if parsed.initial else None
-        driver = Driver(
-            policy, parsed.sampler, place, gamma=domain.gamma, horizon=domain.horizon, record_steps=True, initial=start,
-            value=known,
-        )  # fmt: skip
-        env = domain.environment(None)
-        if target is None:
-            data = driver.run(env, episodes=episodes)
-            estimate, found = interval(data, confidence)
-        else:
-            data, estimate, found = collect_until(driver, env, interval, target, confidence, episodes)
-        if not isinstance(found, Interval):
-            raise NoEstimate(f"{parsed} has no interval: {found}")
-        low, high = student_t(data.returns, confidence)
-        return (
-            estimate,
-            found.low,
-            found.high,
-            (high - low) / 2,
-            found.fallback,
-            found.exact,
-            data.episodes - data.initial_episodes,
-        )
-
-    rows = [run(0)]  # a refusal comes before the pool starts, and compilation too
-    rows += in_order(run, range(1, repeats), workers, progress)
+    setting = _Setting(
+        domain, policy, parsed, known, episodes, confidence, target, kind, force, initial_episodes, delta, seed
+    )  # fmt: skip
+    pool = get_pool(executor, workers)
+    rows = [_run(setting, 0)]  # a refusal comes before the pool starts, and compilation too
+    rows += in_order(functools.partial(_run, setting), range(1, repeats), pool, progress)
     estimate, low, high, iid, fallback, exact, stopped = np.array(rows, dtype=np.float64).T
     inside = int(np.sum((low <= known) & (known <= high)))
     half = float((high - low).mean() / 2)
@@ -137,6 +114,53 @@ def coverage(
         math.nan if steady else half / (1.96 * spread), _ratio(half, float(iid.mean())),
         float(fallback.mean()), float(exact.mean()), math.nan if steady else (float(estimate.mean()) - known) / spread,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What the runs have in common."""
+
+    domain: Domain
+    policy: Policy
+    method: Method
+    value: float
+    episodes: int
+    confidence: float
+    target: Target | None
+    kind: str
+    force: bool
+    initial_episodes: int
+    delta: float
+    seed: int
+
+    def interval(self, data: Rollouts, level: float) -> tuple[float, Interval | str]:
+        method = self.method
+        return estimate_with_interval(
+            data, self.policy, method.sampler, method.estimator, level, kind=self.kind, force=self.force
+        )
+
+
+def _run(setting: _Setting, i: int) -> tuple[float, float, float, float, bool, bool, int]:
+    """(estimate, low, high, Student's half-width, fell back, exact, new episodes) of the i-th run."""
+    domain, policy, method, place = setting.domain, setting.policy, setting.method, (setting.seed, 21, i)
+    start = None
+    if method.initial:
+        start = initial_data(domain, policy, place, episodes=setting.initial_episodes, delta=setting.delta)
+    driver = Driver(
+        policy, method.sampler, place, gamma=domain.gamma, horizon=domain.horizon, record_steps=True, initial=start,
+        value=setting.value,
+    )  # fmt: skip
+    env, level = domain.environment(None), setting.confidence
+    if setting.target is None:
+        data = driver.run(env, episodes=setting.episodes)
+        estimate, found = setting.interval(data, level)
+    else:
+        data, estimate, found = collect_until(driver, env, setting.interval, setting.target, level, setting.episodes)
+    if not isinstance(found, Interval):
+        raise NoEstimate(f"{method} has no interval: {found}")
+    low, high = student_t(data.returns, level)
+    new = data.episodes - data.initial_episodes
+    return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact, new
 
 
 def _ratio(a: float, b: float) -> float:

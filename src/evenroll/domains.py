@@ -117,13 +117,28 @@ def _gridworld_truth(domain: Domain, policy: Policy, env: Environment) -> Truth:
 # ---- the paper's four ----------------------------------------------------------------------------------------
 
 
-def _bandit(redraw: float = 0, mean_factor: float = 1, scale_factor: float = 1) -> Domain:
-    def environment(rng: np.random.RandomState | None) -> Environment:
-        arms = bandit.draw_arms(np.random.RandomState(0) if rng is None else rng)
-        means, scales = mean_factor * arms[0], scale_factor * arms[1]
-        params = np.concatenate([[bandit.ARMS], means, scales])
-        return Environment(bandit.reset, bandit.step, params, 1, 1, bandit.ARMS, 1, 0, 1, n_states=1)
+def _bandit_environment(mean_factor: float, scale_factor: float, rng: np.random.RandomState | None) -> Environment:
+    arms = bandit.draw_arms(np.random.RandomState(0) if rng is None else rng)
+    means, scales = mean_factor * arms[0], scale_factor * arms[1]
+    params = np.concatenate([[bandit.ARMS], means, scales])
+    return Environment(bandit.reset, bandit.step, params, 1, 1, bandit.ARMS, 1, 0, 1, n_states=1)
 
+
+def _gridworld_environment(mean_factor: float, noise: float, rng: np.random.RandomState | None) -> Environment:
+    params = gridworld.parameters(mean_factor, noise)
+    return Environment(gridworld.reset, gridworld.step, params, 1, 1, 4, 1, 0, 1 if noise else 0, n_states=16)
+
+
+def _cartpole_environment(forces: tuple[float, ...], rng: np.random.RandomState | None) -> Environment:
+    return Environment(cartpole.reset, cartpole.step, np.array(forces), 4, 4, len(forces), 1, 4, 0)
+
+
+def _cartpole_continuous_environment(rng: np.random.RandomState | None) -> Environment:
+    return Environment(cartpole.reset, cartpole.step_continuous, np.array([30.0]), 4, 4, None, 1, 4, 0)
+
+
+def _bandit(redraw: float = 0, mean_factor: float = 1, scale_factor: float = 1) -> Domain:
+    environment = functools.partial(_bandit_environment, mean_factor, scale_factor)
     paper = {
         "ros": {"alpha": 1e4},
         "init+ros": {"alpha": 1e4},
@@ -140,10 +155,7 @@ def _gridworld(mean_factor: float = 1, noise: float = 0) -> Domain:
     if noise < 0:
         raise SpecError(f"gridworld: noise must be ≥ 0, not {noise}")
 
-    def environment(rng: np.random.RandomState | None) -> Environment:
-        params = gridworld.parameters(mean_factor, noise)
-        return Environment(gridworld.reset, gridworld.step, params, 1, 1, 4, 1, 0, 1 if noise else 0, n_states=16)
-
+    environment = functools.partial(_gridworld_environment, mean_factor, noise)
     paper = {
         "ros": {"alpha": 1e3},
         "init+ros": {"alpha": 1e4},
@@ -157,13 +169,11 @@ def _gridworld(mean_factor: float = 1, noise: float = 0) -> Domain:
 
 
 def _cartpole(actions: float = 2) -> Domain:
-    forces = {2: [-10.0, 10.0], 3: [-10.0, 0.0, 10.0]}.get(int(actions))
+    forces = {2: (-10.0, 10.0), 3: (-10.0, 0.0, 10.0)}.get(int(actions))
     if forces is None:
         raise SpecError(f"cartpole: actions must be 2 or 3, not {actions:g}")
 
-    def environment(rng: np.random.RandomState | None) -> Environment:
-        return Environment(cartpole.reset, cartpole.step, np.array(forces), 4, 4, len(forces), 1, 4, 0)
-
+    environment = functools.partial(_cartpole_environment, forces)
     paper = {
         "ros": {"alpha": 10.0},
         "init+ros": {"alpha": 10.0},
@@ -176,9 +186,6 @@ def _cartpole(actions: float = 2) -> Domain:
 
 
 def _cartpole_continuous() -> Domain:
-    def environment(rng: np.random.RandomState | None) -> Environment:
-        return Environment(cartpole.reset, cartpole.step_continuous, np.array([30.0]), 4, 4, None, 1, 4, 0)
-
     paper = {
         "ros": {"alpha": 0.1},
         "init+ros": {"alpha": 0.1},
@@ -187,7 +194,7 @@ def _cartpole_continuous() -> Domain:
         "roa": {"rho": 0.05},
         "bpg": {"batch": 10, "step_size": 1e-6},
     }
-    return Domain("cartpole-continuous", 0.99, 200, environment, None, paper, "cartpole-continuous")
+    return Domain("cartpole-continuous", 0.99, 200, _cartpole_continuous_environment, None, paper, "cartpole-continuous")
 
 
 DOMAINS: dict[str, Callable[..., Domain]] = {

@@ -54,3 +54,7 @@ class DataError(EvenrollError):
 
 class NoEstimate(EvenrollError):
     """The data does not determine an estimate (no finished trajectory, for example)."""
+
+
+class WorkersLost(EvenrollError):
+    """The processes or machines that do the work keep dying."""

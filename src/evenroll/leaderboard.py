@@ -7,6 +7,7 @@ A sampler's data is collected once per trial and handed to each of its estimator
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import time
@@ -23,7 +24,7 @@ from evenroll.errors import EvenrollError, NoEstimate, SpecError
 from evenroll.files import write_atomically
 from evenroll.fitting import with_features
 from evenroll.language import Method, get_method
-from evenroll.parallel import in_order
+from evenroll.parallel import Pool, get_pool, in_order
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
 from evenroll.values import truth
@@ -119,9 +120,11 @@ def leaderboard(
     trials: int = 200,
     seed: int = 0,
     workers: int | None = None,
+    executor: str | Pool = "threads",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Board, ...]:
-    """Every method on every domain. The same seed gives the same errors, whatever the number of workers."""
+    """Every method on every domain. The same seed gives the same errors, whatever the workers, and wherever they are."""
+    pool = get_pool(executor, workers)
     if trials < 2:
         raise SpecError(f"trials must be at least 2, for intervals, not {trials}")
     where = [get_domain(domain) for domain in domains]
@@ -140,7 +143,7 @@ def leaderboard(
             progress(done, total)
 
     return tuple(
-        _board(domain, policy, group, tuple(budgets), trials, seed, workers, one_more)
+        _board(domain, policy, group, tuple(budgets), trials, seed, workers, pool, one_more)
         for domain, policy, group in zip(where, policies, groups, strict=True)
     )
 
@@ -168,6 +171,7 @@ def _board(
     trials: int,
     seed: int,
     workers: int | None,
+    pool: Pool,
     one_more: Callable[[], None],
 ) -> Board:
     known = truth(domain, policy, seed=seed, workers=workers)
@@ -175,12 +179,9 @@ def _board(
     theory = known.variance / (np.array(steps) / known.mean_length * known.value**2)
     rows: list[Row] = []
     for sampler, methods in groups.items():
-
-        def trial(t: int, sampler: Sampler = sampler, methods: Sequence[Method] = methods) -> tuple[np.ndarray, bool, float]:
-            return _trial(domain, policy, sampler, methods, known, steps, (seed, t))
-
         _trial(domain, policy, sampler, methods, known, (1,), (seed, 0))  # compiles before the clock starts
-        results = in_order(trial, range(trials), workers, lambda done, total: one_more())
+        trial = functools.partial(_trial, domain, policy, sampler, methods, known, steps)
+        results = in_order(trial, [(seed, t) for t in range(trials)], pool, lambda done, total: one_more())
         errors = np.stack([r[0] for r in results]) - 1.0  # [trials, methods, budgets]
         runaway, seconds = sum(r[1] for r in results), sum(r[2] for r in results)
         for i, method in enumerate(methods):

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenroll.collect import Driver
 from evenroll.domains import Domain, Truth
-from evenroll.parallel import in_order
+from evenroll.parallel import get_pool, in_order
 from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy
 
@@ -33,7 +33,7 @@ def value_by_rollouts(
         data = driver.run(env, episodes=BLOCK)
         return float(data.returns.sum()), float((data.returns**2).sum()), float(data.lengths.sum())
 
-    sums = in_order(block, range(blocks), workers, progress)
+    sums = in_order(block, range(blocks), get_pool("threads", workers), progress)
     n = blocks * BLOCK
     total, squares, steps = np.array(sums).sum(axis=0)
     variance = max(0.0, float(squares - total**2 / n) / (n - 1))

@@ -55,19 +55,46 @@ def _recorded(rollouts: Rollouts, policy: Policy) -> np.ndarray:
     return trajectory_log_weights(rollouts)
 
 
+# Functions with a name, not lambdas: an estimator travels to other processes.
+
+
+def _mc(rollouts: Rollouts, policy: Policy) -> float:
+    return monte_carlo(rollouts)
+
+
+def _ois(rollouts: Rollouts, policy: Policy) -> float:
+    return ordinary_importance_sampling(rollouts)
+
+
+def _wis(rollouts: Rollouts, policy: Policy) -> float:
+    return weighted_importance_sampling(rollouts)
+
+
+def _wis_then_mc(rollouts: Rollouts, policy: Policy) -> float:
+    return weighted_then_monte_carlo(rollouts)
+
+
+def _pdis(rollouts: Rollouts, policy: Policy) -> float:
+    return per_decision_importance_sampling(rollouts)
+
+
+def _fqe_net_small(rollouts: Rollouts, policy: Policy) -> float:
+    return fitted_q_network(rollouts, policy, SMALL)
+
+
 ESTIMATORS: dict[str, Estimator] = {
     e.name: e
     for e in (
-        Estimator("mc", lambda rollouts, policy: monte_carlo(rollouts), "returns"),
-        Estimator("ois", lambda rollouts, policy: ordinary_importance_sampling(rollouts), "weights", _recorded),
-        Estimator("wis", lambda rollouts, policy: weighted_importance_sampling(rollouts), "weights", _recorded),
-        Estimator("wis+mc", lambda rollouts, policy: weighted_then_monte_carlo(rollouts), "weights", _recorded),
-        Estimator("pdis", lambda rollouts, policy: per_decision_importance_sampling(rollouts), "steps", _recorded),
+        Estimator("mc", _mc, "returns"),
+        Estimator("ois", _ois, "weights", _recorded),
+        Estimator("wis", _wis, "weights", _recorded),
+        Estimator("wis+mc", _wis_then_mc, "weights", _recorded),
+        Estimator("pdis", _pdis, "steps", _recorded),
         Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=True),
         Estimator("wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=True),
         Estimator("fqe", fitted_q_evaluation, "steps", features=True),
         Estimator("fqe-net", fitted_q_network, "steps", features=True),
-        Estimator("fqe-net-small", lambda r, policy: fitted_q_network(r, policy, SMALL), "steps", features=True),
+        Estimator("fqe-net-small", _fqe_net_small, "steps", features=True),
         Estimator("dr", doubly_robust, "steps", _recorded, features=True),
         Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True),
         Estimator("score", score, "steps"),

@@ -77,6 +77,14 @@ class Policy:
         number = number_type(self.dtype)
         return np.array([table[name].address(number) for name in POLICY_PIECES], dtype=np.int64)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, where the same pieces lie at other addresses."""
+        return {name: value for name, value in self.__dict__.items() if name != "code"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.theta = aligned(self.theta, self.first_weight)
+
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The arrays behind a PolicyView; scratch is fresh, so that every trial has its own."""
         n_out = int(self.dims[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 from evenroll.domains import Domain, Truth, get_domain
 from evenroll.errors import SpecError
 from evenroll.language import Method, get_method
-from evenroll.parallel import default_workers, in_order
+from evenroll.parallel import Pool, get_pool, in_order
 from evenroll.policies import Policy
 from evenroll.study.trials import ESS, GRADIENT, KL, LARGEST_WEIGHT, Trials, checkpoints_for, run_trial
 from evenroll.values import truth
@@ -154,12 +155,14 @@ def compare(
     sampling_error: bool = False,
     seed: int = 0,
     workers: int | None = None,
+    executor: str | Pool = "threads",
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Run `trials` trials of each method and score every checkpoint against the true value.
 
-    The result is the same, bit for bit, for any number of workers.
+    The result is the same, bit for bit, for any number of workers, in threads, processes or on a cluster.
     """
+    pool = get_pool(executor, workers)
     domain = get_domain(domain)
     if not methods:
         raise SpecError("give at least one method, for example os/mc")
@@ -173,7 +176,6 @@ def compare(
             raise SpecError(f"{what} must be a usable number, not {x}")
     if value is not None and domain.redrawn:
         raise SpecError("a redrawn bandit has another value in every trial; --value cannot be given")
-    workers = workers or default_workers()
     policy = policy or domain.policy()
     domain.environment(None).check(policy)
     for method in parsed:
@@ -200,7 +202,7 @@ def compare(
         run_trial(dataclasses.replace(way, checkpoints=(1,), initial_episodes=1), (seed, 0))
     started = time.perf_counter()
     jobs = [(way, t) for way in ways for t in range(trials)]
-    results = in_order(lambda job: run_trial(job[0], (seed, job[1])), jobs, workers, progress)
+    results = in_order(functools.partial(_one, seed), jobs, pool, progress)
     curves = []
     for i, (method, way) in enumerate(zip(parsed, ways, strict=True)):
         mine = results[i * trials : (i + 1) * trials]
@@ -220,13 +222,18 @@ def compare(
     )
 
 
+def _one(seed: int, job: tuple[Trials, int]) -> tuple[np.ndarray, bool]:
+    trials, number = job
+    return run_trial(trials, (seed, number))
+
+
 def _truth(
     domain: Domain,
     policy: Policy,
     value: float | None,
     mean_length: float | None,
     seed: int,
-    workers: int,
+    workers: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> Truth:
     """What the user says goes before what is known, and that before rollouts."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from evenroll.errors import EvenrollError, SpecError
 from evenroll.files import write_atomically
-from evenroll.parallel import default_workers
+from evenroll.parallel import Pool, default_workers, get_pool
 from evenroll.specs import closest
 from evenroll.study.blocks import Block, Work, resolve
 from evenroll.study.claims import Claim, Evidence, claims
@@ -140,11 +140,13 @@ def reproduce(
     scale: Scale,
     roster: Roster,
     workers: int | None = None,
+    executor: str | Pool = "threads",
     progress: Callable[[Progress], None] = lambda p: None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Outcome:
     """Compute what is missing for these targets, draw them, and write the page. At any moment all files are whole."""
     directory = Path(directory)
+    pool = get_pool(executor, workers)
     chosen = choose(names, scale, roster)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -167,7 +169,7 @@ def reproduce(
 
         wanted = {w: n for w, n in target.wanted().items() if w not in found}
         blocks = {work: work.blocks(n) for work, n in wanted.items()}
-        there = ensure(store, [b for part in blocks.values() for b in part], workers=workers, done=note)
+        there = ensure(store, [b for part in blocks.values() for b in part], pool=pool, done=note)
         found |= {work: Trialled.of(work, [there[b] for b in part]) for work, part in blocks.items()}
         results = Results(found)
         files += draw(target, results, directory, scale)

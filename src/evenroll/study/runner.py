@@ -2,51 +2,71 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from evenroll.parallel import in_order
+from evenroll.errors import EvenrollError
+from evenroll.parallel import Pool, completed, get_pool
 from evenroll.study.blocks import Block, BlockData, compute
-from evenroll.study.store import Store
+from evenroll.study.store import Claim, Store
 
 PATIENCE = 0.2  # seconds between looks at a block that another process is computing
 
 
 def ensure(
-    store: Store, blocks: Iterable[Block], *, workers: int | None = None, done: Callable[[Block, bool], None] | None = None
+    store: Store, blocks: Iterable[Block], *, pool: Pool | None = None, done: Callable[[Block, bool], None] | None = None
 ) -> dict[Block, BlockData]:
-    """Every block, from the store where it is there; `done(block, computed)` after each. What is computed is written
-    before the next begins, so a run that is killed has lost only what was in flight."""
+    """Every block, from the store where it is there; `done(block, computed)` after each.
+
+    Workers only compute. This process claims, reads and writes, so what is known is in the store and nowhere else: whoever
+    is killed, only what was in flight is lost.
+    """
     found: dict[Block, BlockData] = {}
+    claims: dict[Block, Claim] = {}
 
     def note(block: Block, data: BlockData, computed: bool) -> None:
         found[block] = data
         if done is not None:
             done(block, computed)
 
-    for block in dict.fromkeys(blocks):
+    def there(block: Block) -> bool:
         data = store.load(block)
         if data is not None:
             note(block, data, False)
-        else:
-            found.pop(block, None)
-    waiting = [block for block in dict.fromkeys(blocks) if block not in found]
+        return data is not None
 
-    def one(block: Block) -> bool:
-        with store.claim(block) as mine:
-            if not mine:
-                return False
-            data = store.load(block)  # another process may have finished it meanwhile
-            computed = data is None
-            if data is None:
-                data = compute(block)
+    def ours(waiting: Iterable[Block]) -> Iterator[tuple[Block, str]]:
+        """Blocks to compute here and now: not there, and not being computed by another process."""
+        for block in waiting:
+            claim = store.claim(block)
+            if claim is None:
+                continue
+            claims[block] = claim
+            if there(block):  # another process has finished it meanwhile
+                claims.pop(block).release()
+            else:
+                yield block, block.key
+
+    waiting = [block for block in dict.fromkeys(blocks) if not there(block)]
+    try:
+        while waiting:
+            for (block, _), data in completed(_compute, ours(waiting), pool or get_pool()):
                 store.save(block, data)
-            note(block, data, computed)
-            return True
-
-    while waiting:
-        finished = in_order(one, waiting, workers)
-        waiting = [block for block, good in zip(waiting, finished, strict=True) if not good]
-        if waiting:
-            time.sleep(PATIENCE)
+                claims.pop(block).release()
+                note(block, data, True)
+            waiting = [block for block in waiting if block not in found]
+            if waiting:
+                time.sleep(PATIENCE)
+    finally:
+        for claim in claims.values():
+            claim.release()
     return found
+
+
+def _compute(wanted: tuple[Block, str]) -> BlockData:
+    """The block, if its name means here what it means to the process that asked."""
+    block, key = wanted
+    if dataclasses.replace(block).key != key:
+        raise EvenrollError(f"{block.work}: a worker has other sources or libraries than this process: install the same")
+    return compute(block)

@@ -43,6 +43,18 @@ class Entry:
     data: BlockData
 
 
+@dataclass(frozen=True)
+class Claim:
+    """A lock that the system takes away when its owner dies."""
+
+    path: Path
+    handle: int
+
+    def release(self) -> None:
+        self.path.unlink(missing_ok=True)
+        os.close(self.handle)
+
+
 class Store:
     """A directory of blocks that several processes may share. `say` is told of files that were set aside."""
 
@@ -85,24 +97,24 @@ class Store:
             except DataError as error:
                 self._set_aside(path, str(error))
 
-    @contextlib.contextmanager
-    def claim(self, block: Block) -> Iterator[bool]:
-        """Whether this worker may compute the block. One at a time may; the system takes a dead worker's claim away."""
+    def claim(self, block: Block) -> Claim | None:
+        """The right to compute the block, or None while another has it. A dead process's claim goes with it."""
         path = self.directory / "claims" / block.key
         _make(path.parent)
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            try:
-                yield True
-            finally:
-                path.unlink(missing_ok=True)
-        finally:
+            handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        except OSError as error:
+            raise EvenrollError(f"cannot write {path}: {error.strerror or error}") from None
+        claim = Claim(path, handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            current = path.stat().st_ino == os.fstat(handle).st_ino  # or its last owner took it away between
+        except (BlockingIOError, FileNotFoundError):
+            current = False
+        if not current:
             os.close(handle)
+            return None
+        return claim
 
     def _set_aside(self, path: Path, why: str) -> None:
         aside = self.directory / "aside"
