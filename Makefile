@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test lint docs chaos bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +38,10 @@ $(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# Long proofs, with their measured results in the docs.
+chaos: $(VENV)/.dev
+	$(BIN)/python tools/chaos.py
 
 bench: $(VENV)/.dev
 	$(BIN)/evenroll bench

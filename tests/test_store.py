@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evenroll.parallel import get_pool
 from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, resolve
 from evenroll.study.runner import ensure
 from evenroll.study.sources import digest_of, reachable
@@ -52,7 +53,7 @@ def test_no_estimate_is_null_and_comes_back_as_nan(tmp_path: Path) -> None:
     import pyarrow.parquet
 
     store, block = Store(tmp_path), Block(Work("cartpole", "os", ("mc",), (1.0,)), 0, 30)
-    found = ensure(store, [block], workers=1)[block]
+    found = ensure(store, [block], pool=get_pool(workers=1))[block]
     missing = int(np.isnan(found.values).sum())
     assert 0 < missing < 30
     assert pyarrow.parquet.read_table(store.path(block.key))["mc"].null_count == missing
@@ -113,12 +114,17 @@ def _flip(raw: bytes, share: float) -> bytes:
 def test_a_damaged_file_is_set_aside_said_and_computed_again(kind: str, tmp_path: Path) -> None:
     said: list[str] = []
     store, (block, other) = Store(tmp_path, said.append), WORK.blocks(100)
-    ensure(store, [block, other], workers=1)
+    ensure(store, [block, other], pool=get_pool(workers=1))
     path = store.path(block.key)
     good = path.read_bytes()
     path.write_bytes(DAMAGE[kind](good, store.path(other.key).read_bytes()))
     counts = {True: 0, False: 0}
-    ensure(store, [block, other], workers=1, done=lambda b, computed: counts.update({computed: counts[computed] + 1}))
+    ensure(
+        store,
+        [block, other],
+        pool=get_pool(workers=1),
+        done=lambda b, computed: counts.update({computed: counts[computed] + 1}),
+    )
     assert counts == {True: 1, False: 1}
     assert path.read_bytes() == good
     assert len(said) == 1
@@ -128,8 +134,8 @@ def test_a_damaged_file_is_set_aside_said_and_computed_again(kind: str, tmp_path
 
 def test_bytes_do_not_depend_on_workers_or_order(tmp_path: Path) -> None:
     """If the number of workers, the order or the size of a batch entered the arithmetic, hashes would differ."""
-    ensure(Store(tmp_path / "one"), MANY[:8], workers=1)
-    ensure(Store(tmp_path / "seven"), MANY[7::-1], workers=7)
+    ensure(Store(tmp_path / "one"), MANY[:8], pool=get_pool(workers=1))
+    ensure(Store(tmp_path / "seven"), MANY[7::-1], pool=get_pool(workers=7))
     assert tree(tmp_path / "one") == tree(tmp_path / "seven")
     whole, part = compute(Block(WORK, 0, 6)).values, compute(Block(WORK, 4, 2)).values
     np.testing.assert_array_equal(whole[4:], part)
@@ -142,7 +148,7 @@ def _run(directory: str, results: object = None) -> None:
         nonlocal computed
         computed += new
 
-    ensure(Store(directory), MANY, workers=2, done=done)
+    ensure(Store(directory), MANY, pool=get_pool(workers=2), done=done)
     if results is not None:
         results.put(computed)  # type: ignore[attr-defined]
 
@@ -162,7 +168,7 @@ def test_two_processes_share_a_store_and_do_nothing_twice(tmp_path: Path) -> Non
 
 def test_killed_ten_times_the_store_is_the_same(tmp_path: Path, base_seed: int) -> None:
     """SIGKILL at random moments, each run going on where the last one died."""
-    ensure(Store(tmp_path / "whole"), MANY, workers=2)
+    ensure(Store(tmp_path / "whole"), MANY, pool=get_pool(workers=2))
     context, rng = multiprocessing.get_context("fork"), random.Random(base_seed)
     killed = tmp_path / "killed"
     started = time.perf_counter()
@@ -180,6 +186,6 @@ def test_killed_ten_times_the_store_is_the_same(tmp_path: Path, base_seed: int) 
         if len(tree(killed)) == len(MANY):  # finished early: begin again, the remaining kills are still due
             for path in list(killed.glob("??/*.parquet"))[::2]:
                 path.unlink()
-    ensure(Store(killed), MANY, workers=2)
+    ensure(Store(killed), MANY, pool=get_pool(workers=2))
     assert tree(killed) == tree(tmp_path / "whole")
     assert not list(killed.glob("aside/*"))  # an atomic write leaves nothing torn behind

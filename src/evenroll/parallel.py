@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import logging
 import multiprocessing
 import os
 import signal
@@ -187,10 +188,10 @@ def _worker_begins() -> None:
 def _dask(address: str, workers: int | None) -> Pool:
     """The workers of a dask scheduler; `workers` limits how many of them are used at a time."""
     try:
-        from distributed import Client, FutureCancelledError, KilledWorker
+        from distributed import Client, KilledWorker
         from distributed.cfexecutor import ClientExecutor
         from distributed.comm.core import CommClosedError
-    except ImportError:
+    except ModuleNotFoundError:
         raise EvenrollError("dask:// needs dask.distributed: pip install 'evenroll[dask]'") from None
 
     class OnCluster(ClientExecutor):
@@ -201,6 +202,8 @@ def _dask(address: str, workers: int | None) -> Pool:
                 super().shutdown(wait=wait and not cancel_futures)
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
                 self._client.close(timeout=5)
+
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a scheduler that went away is our business
 
     def make() -> Executor:
         end = time.monotonic() + CONNECT
@@ -220,4 +223,4 @@ def _dask(address: str, workers: int | None) -> Pool:
             return 1
         return min(threads, workers or threads)
 
-    return Pool(make, width, remote=True, lost=(KilledWorker, FutureCancelledError, CommClosedError))
+    return Pool(make, width, remote=True, lost=(KilledWorker, CommClosedError))

@@ -14,7 +14,6 @@ runs are equal bytes.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import io
@@ -83,6 +82,8 @@ class Store:
         path = self.path(block.key)
         _make(path.parent)
         write_atomically(path, _bytes(block.identity(), block.first, data))
+        for half in path.parent.glob(f".{path.name}.*"):  # of one that was killed while writing; the claim is ours
+            half.unlink(missing_ok=True)
 
     def entries(self) -> Iterator[Entry]:
         """All good blocks, in the order of their names; bad files are set aside."""
@@ -118,11 +119,15 @@ class Store:
 
     def _set_aside(self, path: Path, why: str) -> None:
         aside = self.directory / "aside"
-        _make(aside)
-        number = sum(1 for _ in aside.iterdir())
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
+        try:
+            aside.mkdir(exist_ok=True)
+            number = sum(1 for _ in aside.iterdir())
             os.replace(path, aside / f"{number}-{path.name}")
             self.say(f"{path.name}: {why}; set aside in {aside.name}/ and computed again when needed")
+        except FileNotFoundError:  # another process was faster
+            pass
+        except OSError as error:
+            self.say(f"{path.name}: {why}; not used, and it cannot be set aside: {error.strerror or error}")
 
 
 def _make(directory: Path) -> None:
