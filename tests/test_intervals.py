@@ -146,7 +146,21 @@ def test_score_is_exact_where_the_domain_is_deterministic():
     assert found.exact
     assert not found.fallback
     assert 0 < found.half_width < 1e-6
-    assert "rounding" in found.note
+    assert found.note == "the scores explain every return"
+
+
+def test_where_the_value_is_known_mc_gets_it_too_and_is_told_how_far_off_it_is():
+    data, policy = collect("gridworld", "ros", episodes=3000)
+    mean, fit = float(data.returns.mean()), score_regression(data, policy)
+    found = balanced_interval(fit, data.returns, mean, estimator="mc")
+    assert abs(mean - fit.value) > 1e-5
+    assert found.low < get_domain("gridworld").known_truth(policy).value < found.high
+    assert 0 < found.half_width < 1e-6
+    assert found.exact
+    assert f"mc is off by {mean - fit.value:+.2g}" in found.note
+    text = str(evaluate("gridworld", sampler="ros", episodes=3000))
+    assert text.startswith("4.39")
+    assert "exact up to rounding, 3000 episodes" in text
 
 
 def test_one_taking_of_an_action_is_not_proof():

@@ -108,11 +108,18 @@ class Evaluation:
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
+    @property
+    def _known(self) -> float | None:
+        """The value itself, where the data determines it up to rounding; the estimate may be off by its imbalance."""
+        return (self.low + self.high) / 2 if self.exact and self.low is not None and self.high is not None else None
+
     def __str__(self) -> str:
         half = self.half_width
-        text = (
-            f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {two_digits(half)} ({100 * self.confidence:g} %)"
-        )
+        if self._known is not None:
+            text = f"{self._known:.10g}, exact up to rounding"
+        else:
+            level = "" if half is None else f" ± {two_digits(half)} ({100 * self.confidence:g} %)"
+            text = f"{self.value:.5g}{level}"
         text += f", {self.episodes} episodes"
         worth = self.on_policy_episodes
         if worth is not None and not self.exact and self.interval == "score" and worth > WORTH_A_WORD * self.episodes:
@@ -125,8 +132,8 @@ class Evaluation:
         if half is None:
             return f"The policy is worth about {self.value:.5g}; no interval: {self.why}."
         level = f"{100 * self.confidence:g} %"
-        if self.exact and self.estimator == "score":
-            text = f"The policy is worth {self.value:.10g}, exact up to rounding: {self.note}."
+        if self._known is not None:
+            text = f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."
         else:
             text = f"The policy is worth {self.value:.5g} ± {two_digits(half)} ({level}: {self.low:.5g} … {self.high:.5g})."
             text += f" Note: {self.note}." if self.note else ""

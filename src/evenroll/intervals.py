@@ -6,7 +6,8 @@ mean of the residuals (scores.py). Given b, the error of MC is b + s·T with T ~
     MC ± h:      P(|b + s·T| ≤ h) = confidence
 
 is exact given the imbalance, and never less than |b|. For `score`, b = 0: value ± t·s. Any other estimate e gets
-|e − score| + t·s, which contains the interval of `score`.
+|e − score| + t·s, which contains the interval of `score`. Where the regression leaves no residual, s = 0, the value is
+known: then the interval is that value up to rounding, whatever the estimate, and the note says how far off that is.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Interval:
     kind      t, bca, bernstein (independent trajectories), score (balanced data)
     note      what to know about it, or None
     fallback  wider than the method would give: too little data for it
-    exact     the regression left nothing but rounding error
+    exact     the regression left nothing but rounding error: it holds the value, and mc only if that is balanced to the end
     """
 
     low: float
@@ -168,12 +169,14 @@ def balanced_interval(
     elif fit.unseen > 0.0:
         half = min(half + fit.unseen * float(np.ptp(returns)), fallback)
         notes.append(f"allows for actions hardly ever taken, {fit.unseen * n:.2g} of all, whose worth is not known")
-    exact = fit.exact and not notes
+    centre, fell_back = estimate, bool(notes)
+    exact = fit.exact and not fell_back
     if exact:
-        notes.append("the scores explain every return: `score` is exact up to rounding, and mc off by its imbalance")
+        centre, half = fit.value, 0.0
+        off = estimate - fit.value
+        notes.append("the scores explain every return" + (f"; {estimator} is off by {off:+.2g}" if off else ""))
     half += ROUNDING * float(np.abs(returns).max())
-    note = "; ".join(notes) or None
-    return Interval(estimate - half, estimate + half, confidence, "score", note, bool(notes) and not exact, exact)
+    return Interval(centre - half, centre + half, confidence, "score", "; ".join(notes) or None, fell_back, exact)
 
 
 def estimate_with_interval(
