@@ -185,6 +185,17 @@ def _worker_begins() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
+def _same_code(client: Any) -> None:
+    """A scheduler unpacks what it hands on, so it must be one of us too."""
+    try:
+        if client.run_on_scheduler(fingerprint) == fingerprint():
+            return
+    except ImportError:
+        pass
+    client.close()
+    raise EvenrollError("the dask scheduler has not the same evenroll, Python and numpy: install the same lock file there")
+
+
 def _dask(address: str, workers: int | None) -> Pool:
     """The workers of a dask scheduler; `workers` limits how many of them are used at a time."""
     try:
@@ -210,6 +221,7 @@ def _dask(address: str, workers: int | None) -> Pool:
         while True:
             try:
                 client = Client(f"tcp://{address}", timeout=5.0, set_as_default=False)
+                _same_code(client)
                 return OnCluster(client, pure=False)
             except (OSError, TimeoutError, ValueError) as error:
                 if time.monotonic() > end or isinstance(error, ValueError):
