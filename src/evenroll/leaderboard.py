@@ -22,7 +22,7 @@ from evenroll.collect import Driver
 from evenroll.domains import DOMAINS, Domain, Truth, get_domain
 from evenroll.errors import EvenrollError, NoEstimate, SpecError
 from evenroll.files import write_atomically
-from evenroll.fitting import with_features
+from evenroll.fitting import with_features, with_fit
 from evenroll.language import Method, get_method
 from evenroll.parallel import Pool, get_pool, in_order
 from evenroll.policies import Policy
@@ -31,8 +31,12 @@ from evenroll.values import truth
 
 BUDGETS = (32, 128, 512, 2048, 8192)  # mean episode lengths
 QUICK_BUDGETS, QUICK_TRIALS = (32, 128, 512), 16
-# What runs where nobody says otherwise. Samplers that cannot run a domain's policy are left out there.
-METHODS = (
+# What runs where nobody says otherwise: every sampler with every estimator, but for networks trained anew for each estimate
+# (minutes apiece) and wis+mc, which is mc here. Samplers that cannot run a domain's policy are left out there.
+SAMPLER_NAMES = ("os", "auto", "ros", "ros-episode", "ros-head", "roa", "props", "bpg", "odi", "revar")
+ESTIMATOR_NAMES = ("mc", "score", "wris", "ris", "fqe", "dr", "wdr", "ois", "wis", "pdis")
+METHODS = tuple(f"{sampler}/{estimator}" for sampler in SAMPLER_NAMES for estimator in ESTIMATOR_NAMES)
+DRAWN = (  # in the picture, of those: each sampler with the estimator meant for it, and on-policy data with the better ones
     "os/mc", "os/wris", "os/fqe", "os/score", "auto/mc", "auto/score", "ros/mc", "ros-episode/mc", "ros-head/mc",
     "roa/mc", "props/mc", "bpg/ois", "odi/pdis", "revar/fqe",
 )  # fmt: skip
@@ -219,6 +223,8 @@ def _trial(
     estimates = np.full((len(methods), len(checkpoints)), np.nan)
     for i, steps in enumerate(checkpoints):
         part = data.prefix(steps)
+        if part.steps and any(m.estimator.fits for m in methods):
+            part = with_fit(part, policy)
         for j, method in enumerate(methods):
             try:
                 estimates[j, i] = method.estimator(part, policy) / known.value
@@ -266,7 +272,26 @@ def markdown(boards: Sequence[Board]) -> str:
         ]
         lines += ["| " + " | ".join(cells(row)) + " |" for row in board.rows]
         lines.append("")
+        if len(board.rows) > len(DRAWN):
+            lines += [*matrix(board), ""]
     return "\n".join(lines)
+
+
+def matrix(board: Board) -> list[str]:
+    """Samplers × estimators at the largest budget, the ratio alone; a dash where there is no such row."""
+    split = {tuple(row.method.rsplit("/", 1)): row for row in board.rows}
+    samplers, estimators = (list(dict.fromkeys(x)) for x in zip(*split, strict=True))
+    order = [e for e in ESTIMATOR_NAMES if e in estimators] + [e for e in estimators if e not in ESTIMATOR_NAMES]
+    lines = [
+        f"At {board.budgets[-1]:,}, by estimator:",
+        "",
+        "| | " + " | ".join(order) + " |",
+        "|---|" + "---|" * len(order),
+    ]
+    for sampler in samplers:
+        row = [split.get((sampler, e)) for e in order]
+        lines.append(f"| {sampler} | " + " | ".join("–" if r is None else _short(r.ratio[-1]) for r in row) + " |")
+    return lines
 
 
 def cells(row: Row) -> list[str]:
@@ -329,9 +354,12 @@ def plot(boards: Sequence[Board], path: str | Path) -> None:
         axis.set_visible(False)
     for axis, board in zip(axes.flat, boards, strict=False):
         axis.axhline(1.0, color="0.6", lw=1)
+        several = len(board.rows) > len(DRAWN)
         for row in board.rows:
-            sampler, _, estimator = row.method.partition("/")
+            sampler, _, estimator = row.method.rpartition("/")
             name = sampler.split(":")[0]
+            if several and f"{name}/{estimator}" not in DRAWN:
+                continue
             good = np.isfinite(row.ratio) & (row.ratio > 0) & (row.missing == 0)
             x, y = np.array(board.budgets)[good], row.ratio[good]
             colour = STYLES.get(name, "k")
