@@ -12,8 +12,8 @@ so that E[Δ S] is κ times the part of S that one step can repay: K⁻¹ makes 
 
 Tables: every state is its own block, ψ = [1, t]: a time limit makes A depend on t, but less (PRIOR_OF_TIME) than on the
 state. One visit may repay all (κ ≈ 1), for the scores of a table span every advantage.
-Networks: one block. Advantages outside the span feel the tilt as a bias of order κ, so κ = ½ min(1, 32 D/k) and the bias
-falls as 1/n, while what is left of w·S is 1/32 of the on-policy error. Derivation and measurements: docs/auto.md.
+Networks: one block. Advantages outside the span feel the tilt as a bias of order κ, so κ = ½ min(1, 2√(D/k), 32 D/k): in the
+end the bias falls as 1/n, while what is left of w·S is 1/32 of the on-policy error. Derivation, experiments: docs/auto.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from evenroll.simd import add, dot, fma, lanes_of, list_positive, load, multiply
 
 GAIN_TABLE = 3.0  # logits per count; 2 for two actions, where 2 repays all. 2 … 4 measure alike
 GAIN_NETWORK = 0.5  # of what a step could repay
-KEEP = 32.0  # past k = 32 D the gain falls as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
+MIDDLE = 2.0  # past k = 4 D the gain falls as 1/√k: the bias that a tilt costs is as large as what it leaves
+KEEP = 32.0  # past k = 256 D as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
 ENOUGH = 0.75  # steps per direction before which K is hardly known, and S mostly the episode's own echo: less gain
 PRIOR_OF_TIME = 0.03  # share of a table's advantages thought to change with time
 EVERY_STEP = 32  # K learns from every step up to 32 D of them, then from one in STRIDE
@@ -182,7 +183,7 @@ def _tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: F
     D, psi, _, _, beta, _ = _vectors(policy, sampler)
     features(policy, sampler.memory[DISCOUNT], psi)
     early = min(k / (ENOUGH * directions), 1.0)
-    c = GAIN_NETWORK * min(early * early / directions, min(directions, KEEP) / k)
+    c = GAIN_NETWORK * min(early * early / directions, MIDDLE / math.sqrt(directions * k), min(directions, KEEP) / k)
     rows, rest = _rows(policy, sampler), 0.0
     for i in range(rows):
         by[i] = 0.0
