@@ -108,9 +108,9 @@ def test_diagnosis_tells_on_policy_from_off_policy(name: str, base_seed: int) ->
 
 
 def test_repair_takes_longer_the_farther_off() -> None:
-    assert repair_steps(0.9, 10, 1000) == 0
-    assert 0 < repair_steps(2.0, 10, 1000) < repair_steps(20.0, 10, 1000)
-    assert repair_steps(1e6, 130, 100_000) < 10_000_000
+    assert repair_steps(0.9, 10, 1000, 50.0) == 0
+    assert 0 < repair_steps(2.0, 10, 1000, 50.0) < repair_steps(20.0, 10, 1000, 50.0)
+    assert repair_steps(1e6, 130, 100_000, 50.0) < 10_000_000
 
 
 def test_repairing_a_data_set_makes_it_on_policy() -> None:

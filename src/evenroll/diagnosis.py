@@ -13,7 +13,7 @@ from evenroll.errors import DataError, NoEstimate
 from evenroll.policies import Outside, TabularSoftmax
 from evenroll.policies.adapters import Model
 from evenroll.rollouts import Rollouts
-from evenroll.samplers.auto import GAIN_NETWORK, KEEP
+from evenroll.samplers.auto import gain
 from evenroll.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.scores import score_regression
 
@@ -109,7 +109,7 @@ def diagnose(data: Rollouts, model: Model) -> Diagnosis:
         directions=directions,
         value=float(data.returns.mean()),
         balanced=balanced,
-        repair_steps=repair_steps(excess, directions, data.steps),
+        repair_steps=repair_steps(excess, directions, data.steps, float(data.lengths.mean())),
         chance=math.sqrt(2.0 * math.log(max(len(cells), 2))),
         cells=tuple(sorted(cells, key=lambda c: -abs(c.z))[:SHOWN]),
     )
@@ -158,8 +158,8 @@ def _table_excess(observations: np.ndarray, scores: np.ndarray, logits: np.ndarr
     return float(square.sum()) / max(freedom, 1), max(freedom, 1)
 
 
-def repair_steps(excess: float, directions: int, steps: int) -> int:
-    """Steps of `auto` until S², which shrinks by 1 − 2c a step, c = ½ min(1/D, 32/k), is what chance would make it.
+def repair_steps(excess: float, directions: int, steps: int, length: float) -> int:
+    """Steps of `auto` until S², which shrinks by 1 − 2c a step (c: `gain`), is what chance would make it.
 
     Chance grows as k, so the excess shrinks by (1 − 2c) k/(k + 1) a step. A prediction: the states must come up again.
     """
@@ -167,7 +167,7 @@ def repair_steps(excess: float, directions: int, steps: int) -> int:
     taken = 0
     while log_excess > 0.0:
         stride = max(k // 100, 1)
-        c = GAIN_NETWORK * min(1.0 / directions, min(directions, KEEP) / k)
+        c = gain(directions, k, length)
         log_excess += stride * (math.log1p(-2.0 * c) if c < 0.5 else -1.0) - math.log1p(stride / k)
         k += stride
         taken += stride

@@ -54,6 +54,7 @@ from evenroll.simd import add, dot, fma, lanes_of, list_positive, load, multiply
 GAIN_TABLE = 3.0  # logits per count; 2 for two actions, where 2 repays all. 2 … 4 measure alike
 GAIN_NETWORK = 0.5  # of what a step could repay
 MIDDLE = 2.0  # past k = 4 D the gain falls as 1/√k: the bias that a tilt costs is as large as what it leaves
+NATS = 5.0  # KL that a whole episode may cost: a tilt that lasts for long bends the return to second order
 KEEP = 32.0  # past k = 256 D as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
 ENOUGH = 0.75  # steps per direction before which K is hardly known, and S mostly the episode's own echo: less gain
 PRIOR_OF_TIME = 0.03  # share of a table's advantages thought to change with time
@@ -61,8 +62,8 @@ EVERY_STEP = 32  # K learns from every step up to 32 D of them, then from one in
 STRIDE = 16
 
 # memory: the clock, then scratch, then what was learnt
-K_, T_, DISCOUNT, NEXT, KNOWN = 0, 1, 2, 3, 4
-HEAD = 5
+K_, T_, DISCOUNT, NEXT, KNOWN, TIMES = 0, 1, 2, 3, 4, 5
+HEAD = 6
 # hyper
 MAX_KL, GAMMA, STATES, WIDTH, DIRECTIONS, DISCRETE = 0, 1, 2, 3, 4, 5
 # a table's block: visits, Σγ²ᵗ, Σγ²ᵗt, Σγ²ᵗt², then S and Σ γᵗ t x
@@ -177,13 +178,20 @@ def _padded(width: int) -> int:
 
 
 @njit
+def gain(directions: float, k: float, length: float) -> float:
+    """c, what part of S one step repays: ½ min(1/D, 2/√(Dk), 32/k), less while k < ¾ D, never more than NATS an episode."""
+    early = min(k / (ENOUGH * directions), 1.0)
+    falling = min(MIDDLE / math.sqrt(directions * k), min(directions, KEEP) / k)
+    return min(GAIN_NETWORK * min(early * early / directions, falling), 4.0 * NATS / (length * directions))
+
+
+@njit
 def _tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Floats) -> None:
-    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, with c = ½ min(1/D, 32/k), less while k < ¾ D; β = (K/k)⁻¹ S comes from `update`."""
+    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, c = κ/D; β = (K/k)⁻¹ S comes from `update`. Episodes are about 2 t̄ long."""
     directions, k = sampler.hyper[DIRECTIONS], sampler.memory[K_] + 1.0
     D, psi, _, _, beta, _ = _vectors(policy, sampler)
     features(policy, sampler.memory[DISCOUNT], psi)
-    early = min(k / (ENOUGH * directions), 1.0)
-    c = GAIN_NETWORK * min(early * early / directions, MIDDLE / math.sqrt(directions * k), min(directions, KEEP) / k)
+    c = gain(directions, k, 2.0 * sampler.memory[TIMES] / k + 1.0)
     rows, rest = _rows(policy, sampler), 0.0
     for i in range(rows):
         by[i] = 0.0
@@ -227,6 +235,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
             features(policy, discount, sampler.vectors)
         _learn(policy, sampler, lanes_of(real), x, int(action[0]) if sampler.hyper[DISCRETE] == 1.0 else -1)
     memory[K_] += 1.0
+    memory[TIMES] += t
     memory[T_] += 1.0
     memory[DISCOUNT] *= sampler.hyper[GAMMA]
 
