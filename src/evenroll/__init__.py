@@ -27,6 +27,8 @@ _WHERE = {
     "save_rollouts": "datasets",
     "save_minari": "datasets",
     "diagnose": "diagnosis",
+    "difference": "paired",
+    "Difference": "paired",
     "load_sb3": "policies.sb3_zip",
     "Rollouts": "rollouts",
     "Policy": "policies",
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from evenroll.drop_in import evaluate_policy
     from evenroll.errors import EvenrollError
     from evenroll.evaluation import Evaluation, evaluate
+    from evenroll.paired import Difference, difference
     from evenroll.policies import MLP, Policy, TabularSoftmax, epsilon_greedy, load_policy, save_policy
     from evenroll.policies.sb3_zip import load_sb3
     from evenroll.rollouts import Rollouts

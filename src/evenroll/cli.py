@@ -24,6 +24,7 @@ from evenroll.cli_environment import (
     InitialOption,
     collect,
     diagnose,
+    difference,
     evaluate_environment,
 )
 from evenroll.cli_leaderboard import leaderboard
@@ -454,6 +455,7 @@ def coverage(
 
 
 app.command(epilog="Example: [cyan]evenroll collect CartPole-v1 --policy model.zip --out data.parquet[/cyan]")(collect)
+app.command(epilog="Example: [cyan]evenroll difference CartPole-v1 --policy new.zip --against old.zip[/cyan]")(difference)
 app.command(epilog="Example: [cyan]evenroll diagnose data.parquet --policy model.zip[/cyan]")(diagnose)
 app.command(epilog="Example: [cyan]evenroll leaderboard --quick --domains gridworld --out results[/cyan]")(leaderboard)
 app.command(epilog="Example: [cyan]evenroll reproduce fig2 table3 theory --quick --out reproduction[/cyan]")(reproduce)

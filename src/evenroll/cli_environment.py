@@ -191,6 +191,45 @@ def collect(
     )
 
 
+def difference(
+    env_name: EnvArgument,
+    policy: PolicyOption,
+    against: Annotated[str, typer.Option(help="The other policy, given in the same way.")],
+    sampler: SamplerOption = "auto",
+    episodes: Annotated[int, typer.Option(help="Of each policy.", min=3)] = 100,
+    gamma: GammaOption = 1.0,
+    confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
+    seed: SeedOption = 0,
+    horizon: HorizonOption = None,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="The policies' likeliest actions.")] = False,
+    json_file: JsonOption = None,
+) -> None:
+    """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels."""
+    from rich.markup import escape
+
+    from evenroll.cli import _emit, _writable, out
+    from evenroll.errors import CollectionFault
+    from evenroll.loading import load_any_policy, load_environment
+    from evenroll.paired import difference as run
+
+    _writable(json_file)
+    with live(episodes, json_file == "-") as show:
+        try:
+            result = run(
+                load_environment(env_name, None), load_any_policy(policy), load_any_policy(against), sampler=sampler,
+                episodes=episodes, gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
+                deterministic=deterministic, progress=show,
+            )  # fmt: skip
+        except CollectionFault as fault:
+            raise _kept(fault, env_name) from None
+    _emit(result.to_json(), json_file)
+    if json_file != "-":
+        out.print(f"[bold]{escape(str(result))}[/bold]", soft_wrap=True)
+        out.print(escape(result.in_words()), soft_wrap=True)
+        if result.alone is not None:
+            out.print(f"With starts of their own it would be ± {result.alone:.2g}.")
+
+
 def diagnose(
     data_file: Annotated[
         Path, typer.Argument(help="Rollouts: .parquet, .safetensors or a Minari directory.", metavar="DATA")
