@@ -1,14 +1,27 @@
-"""One base seed for all statistical tests: `pytest --base-seed 7` moves every one of them."""
+"""One base seed for all tests that leave something to chance: `--base-seed 7` moves every one of them, `--seeds 50` repeats
+each under 50 base seeds. What such a test must say of itself: docs/testing.md; tests/test_hygiene.py checks it."""
 
 from __future__ import annotations
 
+import zlib
+
+import numpy as np
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--base-seed", type=int, default=2026, help="base seed of all statistical tests")
+    parser.addoption("--seeds", type=int, default=1, help="how many base seeds, from --base-seed on")
 
 
-@pytest.fixture(scope="session")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    first, seeds = metafunc.config.getoption("--base-seed"), metafunc.config.getoption("--seeds")
+    if "base_seed" in metafunc.fixturenames and seeds > 1:
+        metafunc.parametrize("base_seed", range(first, first + seeds), indirect=True, ids=lambda seed: f"seed{seed}")
+
+
+@pytest.fixture
 def base_seed(request: pytest.FixtureRequest) -> int:
-    return int(request.config.getoption("--base-seed"))
+    """The base seed, spread so that no two tests and no two base seeds use the same random numbers."""
+    base = getattr(request, "param", request.config.getoption("--base-seed"))
+    return int(np.random.SeedSequence([base, zlib.crc32(request.node.originalname.encode())]).generate_state(1)[0] >> 1)

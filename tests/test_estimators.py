@@ -162,10 +162,15 @@ def test_per_decision_equals_ordinary_when_only_the_last_reward_counts(seed: int
     assert ESTIMATORS["pdis"](data, mdp.policy) == pytest.approx(ESTIMATORS["ois"](data, mdp.policy), abs=1e-12)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("spec", ["init+os", "off:delta=0.3"])
 def test_all_converge_on_gridworld(spec: str, base_seed: int) -> None:
-    """4,000 episodes. Each error within 4 standard errors of weighted returns (twice that where π̂ or Q̂ is fitted, which
-    have no more variance but a bias of 1/n): false failures below 1e-4; catches a bias of 0.6 in a value of about 5."""
+    """4,000 episodes, value 4.39. ois and pdis within 6 standard errors of their terms, wis within 6 of weighted deviations,
+    0.31; so too ris and wris, which have less variance, where one policy made the data; a mixture of two is no policy, and
+    they are off by 0.26 and 0.20 there however much data there is: within 9 (30 runs: 4.7 ± 0.6 and 3.4 ± 0.4). What is
+    fitted to a deterministic domain is exact once all actions have been taken; the rarest is expected 45 times or more.
+    P(false) ≤ 1e-5: weights have heavy tails, 6 standard errors of a normal number would be 1e-8.
+    Catches a bias of 0.3 (wis), 0.7 (ois), 1 (pdis) or 1e-8 (fqe, dr, wdr, score)."""
     domain = get_domain("gridworld")
     policy = domain.policy()
     env, init = domain.trial_environment((base_seed,)), None
@@ -176,14 +181,22 @@ def test_all_converge_on_gridworld(spec: str, base_seed: int) -> None:
     data = driver.run(env, episodes=3000 if init else 4000)
     known = domain.known_truth(policy)
     assert known is not None
-    spread = np.std(np.exp(data.column("log_weights")) * (data.returns - known.value)) / np.sqrt(data.episodes)
-    biased = {"mc"} | (set() if init else {"wis+mc"})
-    for name in set(QUICK) - biased:
-        assert ESTIMATORS[name](data, policy) == pytest.approx(known.value, abs=8 * spread), name
-    assert 8 * spread < 0.6
-    assert fitted_q_evaluation(data, policy) == pytest.approx(
-        known.value, abs=spread
-    )  # deterministic domain, all cells seen
+    starts, log_ratio = data.ends - data.lengths, data.column("log_e") - data.column("log_b")
+    before = np.repeat((np.cumsum(log_ratio) - log_ratio)[starts], data.lengths)  # Σ log π_e/π_b of earlier trajectories
+    weights = np.exp(data.column("log_weights"))
+
+    def error(terms: np.ndarray) -> float:
+        return float(terms.std() / np.sqrt(data.episodes))
+
+    spread = error(weights * (data.returns - known.value))
+    within = dict.fromkeys(("fqe", "dr", "wdr", "score"), 1e-8) | dict.fromkeys(("wis", "wis+mc"), 6 * spread)
+    within |= dict.fromkeys(("ris", "wris"), (9 if init else 6) * spread)
+    within["ois"] = 6 * error(weights * data.returns)
+    within["pdis"] = 6 * error(np.add.reduceat(np.exp(np.cumsum(log_ratio) - before) * data.column("rewards"), starts))
+    assert within.keys() | {"mc"} == set(QUICK)
+    assert spread < 0.06
+    for name in within.keys() - (set() if init else {"wis+mc"}):
+        assert ESTIMATORS[name](data, policy) == pytest.approx(known.value, abs=within[name]), name
 
 
 def test_fqe_without_horizon_solves_the_loop() -> None:
@@ -239,10 +252,12 @@ def test_gaussian_fqe_integrates_a_quadratic_reward_exactly() -> None:
     assert fitted_q_evaluation(data, policy) == pytest.approx(1.9 * (3 + 2 * mu + mu**2 + sigma**2), rel=1e-4)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", ["cartpole", "cartpole-continuous"])
 def test_network_policies(name: str, base_seed: int) -> None:
-    """600 episodes: every estimate within 8 standard errors of MC's own (36 ± 16/√600); they share the data, so that is
-    far out (< 1e-4) for all, and catches a relative bias of 15 %. Little data gives finite values too."""
+    """600 episodes: every estimate within 8 standard errors of MC's own (36 ± 16/√600). They share its data: the farthest is
+    1.1 ± 0.7 away (20 runs). P(false) ≤ 1e-5: 8 is 9 standard deviations off. Catches a relative bias of 15 %.
+    Little data gives a possible value too, or FQE says that it is too little."""
     domain = get_domain(name)
     policy = domain.policy()
     driver = Driver(policy, OnPolicy(), (base_seed,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
@@ -250,8 +265,12 @@ def test_network_policies(name: str, base_seed: int) -> None:
     error = data.returns.std() / np.sqrt(600)
     for which in ("ois", "wis", "pdis", "wris", "fqe", "dr", "wdr"):
         assert ESTIMATORS[which](data, policy) == pytest.approx(data.returns.mean(), abs=8 * error), which
-        few = ESTIMATORS[which](data.prefix(int(data.ends[2])), policy)
-        assert abs(few) <= 2 * (1 - domain.gamma**200) / (1 - domain.gamma), which
+        try:
+            few = ESTIMATORS[which](data.prefix(int(data.ends[2])), policy)
+        except NoEstimate:
+            assert which in ("fqe", "dr", "wdr")
+        else:
+            assert abs(few) <= 2 * (1 - domain.gamma**200) / (1 - domain.gamma), which
 
 
 # ---- weights -------------------------------------------------------------------------------------------------
