@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs chaos bench clean
+.PHONY: demo test seeds mutants lint docs chaos bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,6 +26,14 @@ demo: $(VENV)/.core
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# All tests that leave something to chance, under 50 base seeds: docs/testing.md says how long that takes.
+seeds: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m statistical --base-seed 1 --seeds 50 -rf
+
+# Twelve bugs, one after another, each in a copy with an empty compile cache.
+mutants: $(VENV)/.dev
+	$(BIN)/python tools/mutants.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests examples

@@ -88,8 +88,8 @@ def test_a_foreign_parquet_needs_four_columns(tmp_path) -> None:
 @pytest.mark.parametrize("name", ENVS)
 def test_diagnosis_tells_on_policy_from_off_policy(name: str, base_seed: int) -> None:
     """On-policy the excess is χ² with D ≥ 45 degrees over D; balanced data has less, and a behaviour that is far off has
-    more, in the place where it is off. P(false) ≤ 1e-5: on-policy above 2.2 with 5e-6, or below balanced data's (15 runs: 0.03 …
-    0.12) with less; off-policy (5 ± 0.6 at the least) is 5 standard deviations above 2.2.
+    more, in the place where it is off. P(false) ≤ 1e-5: on-policy above 2.2 with 5e-6, or below balanced data's (0.03 …
+    0.12 in 15 runs) with less; off-policy (5 ± 0.6 at the least) is 5 standard deviations above 2.2.
     Catches a diagnosis that takes one kind for another."""
     domain = get_domain(name)
     env = gym.make(f"evenroll/{ENVS[name]}-v0")

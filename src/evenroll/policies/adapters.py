@@ -216,7 +216,7 @@ def _module(module: Any, observations: Observations, actions: Actions, determini
 def _most_likely(result: Any, actions: Actions) -> np.ndarray:
     """The likeliest action of a distribution, or the tensor itself where actions are real: rows [n, dim]."""
     result = getattr(result, "base_dist", result)
-    out = result.mode if hasattr(result, "mode") else result
+    out = result.mode if hasattr(result, "log_prob") else result  # tensors have a `mode` of their own
     out = out.detach().double().numpy()
     if actions.choices and out.ndim == 2 and out.shape[1] == sum(actions.choices) != actions.dim:
         at = np.cumsum((0, *actions.choices))
