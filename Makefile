@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test seeds mutants lint docs chaos bench clean
+.PHONY: demo test seeds mutants lint docs dist chaos bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,9 +47,15 @@ $(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+<<<<<<< HEAD
 # Long proofs, with their measured results in the docs.
 chaos: $(VENV)/.dev
 	$(BIN)/python tools/chaos.py
+=======
+# Wheel and sdist of the last commit, built twice and compared byte by byte.
+dist: $(VENV)/.core
+	$(BIN)/python tools/dist.py
+>>>>>>> 74d37a9 (make seeds, make mutants, make dist; how it is tested (docs))
 
 bench: $(VENV)/.dev
 	$(BIN)/evenroll bench
