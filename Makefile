@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+OLDEST := tests/test_domains.py tests/test_engine.py tests/test_theory.py tests/test_leaderboard.py tests/test_policy_files.py
 
-.PHONY: demo test seeds mutants lint docs dist chaos bench clean
+.PHONY: demo test seeds mutants oldest lint docs dist chaos bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +36,12 @@ seeds: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python tools/mutants.py
 
+# The oldest versions that pyproject.toml allows, in an environment of their own.
+oldest:
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/pip install --quiet --disable-pip-version-check -r requirements/oldest.txt
+	PYTHONPATH=src NUMBA_CACHE_DIR=build/oldest/numba build/oldest/bin/python -m pytest -p no:cacheprovider $(OLDEST)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests examples
 	$(BIN)/ruff format --check src tests examples
@@ -47,15 +54,13 @@ $(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-<<<<<<< HEAD
 # Long proofs, with their measured results in the docs.
 chaos: $(VENV)/.dev
 	$(BIN)/python tools/chaos.py
-=======
+
 # Wheel and sdist of the last commit, built twice and compared byte by byte.
 dist: $(VENV)/.core
 	$(BIN)/python tools/dist.py
->>>>>>> 74d37a9 (make seeds, make mutants, make dist; how it is tested (docs))
 
 bench: $(VENV)/.dev
 	$(BIN)/evenroll bench
