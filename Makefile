@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-OLDEST := tests/test_domains.py tests/test_engine.py tests/test_theory.py tests/test_leaderboard.py tests/test_policy_files.py
+OLDEST := tests/test_domains.py tests/test_engine.py tests/test_theory.py tests/test_leaderboard.py tests/test_store.py
 
 .PHONY: demo test seeds mutants oldest lint docs dist chaos bench clean
 
