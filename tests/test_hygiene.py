@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import sys
@@ -13,15 +14,19 @@ ROOT = Path(__file__).parents[1]
 RATE, DEVIATION = re.compile(r"P\(false\) ≤ (\d(?:\.\d+)?e-\d+)"), re.compile(r"\bCatches ")
 
 
-def test_statistical_tests_state_their_promises(request: pytest.FixtureRequest) -> None:
+def _statistical() -> list[ast.FunctionDef]:
+    trees = (ast.parse(path.read_text()) for path in (ROOT / "tests").glob("test_*.py"))
+    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return [f for f in functions if any(ast.unparse(d) == "pytest.mark.statistical" for d in f.decorator_list)]
+
+
+@pytest.mark.parametrize("function", _statistical(), ids=lambda function: function.name)
+def test_statistical_tests_state_their_promises(function: ast.FunctionDef) -> None:
     """Each has the base seed, a false-failure rate of at most 1e-4, and says what deviation it catches."""
-    marked = {i.function: i for i in request.session.items if i.get_closest_marker("statistical")}
-    for function, item in marked.items():
-        said = RATE.search(function.__doc__ or "")
-        assert said, f"{item.nodeid} does not say P(false) ≤ …"
-        assert float(said[1]) <= 1e-4, item.nodeid
-        assert DEVIATION.search(function.__doc__), f"{item.nodeid} does not say what it catches"
-        assert "base_seed" in item.fixturenames, f"{item.nodeid} does not hang on the base seed"
+    text = ast.get_docstring(function) or ""
+    assert "base_seed" in [argument.arg for argument in function.args.args]
+    assert float(RATE.search(text)[1]) <= 1e-4
+    assert DEVIATION.search(text)
 
 
 def test_every_mutant_can_be_planted() -> None:

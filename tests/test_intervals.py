@@ -121,8 +121,8 @@ def test_an_episode_does_not_shape_its_own_correction():
 @pytest.mark.statistical
 def test_balanced_scores_take_the_mean_of_all_folds_together(base_seed):
     """Means over 6 runs of 200 episodes (20 such means measured). Looseness: 1.07 ± 0.10 on-policy, 0.17 ± 0.03 with auto.
-    Cross-fitting leans on balanced data, by +0.86 ± 0.19 against all folds together. P(false) ≤ 1e-5: 0.6 is 4.7, no lean 4.5
-    standard deviations off. Catches a mean of the wrong folds: the other one is 0.5 (os) and 0.7 (auto) away."""
+    Cross-fitting leans on balanced data, by +0.86 ± 0.19 against all folds together. P(false) ≤ 1e-5: 0.6 is 4.7, no lean
+    4.5 standard deviations off. Catches a mean of the wrong folds: the other one is 0.5 (os) and 0.7 (auto) away."""
 
     def parts(sampler):
         found = [action_part(*collect("cartpole-continuous", sampler, 200, seed=base_seed + i)) for i in range(6)]
