@@ -78,7 +78,7 @@ def test_a_foreign_parquet_needs_four_columns(tmp_path) -> None:
     (tmp_path / "d.parquet").write_bytes(b"PAR1 no")
     (tmp_path / "e.safetensors").write_bytes(b"no")
     (tmp_path / "f").mkdir()
-    for name, text in (("c.parquet", "missing"), ("d.parquet", "not a Parquet"), ("e.safetensors", "not rollouts"),
+    for name, text in (("c.parquet", "missing"), ("d.parquet", "not a Parquet"), ("e.safetensors", "not a readable"),
                        ("f", "not a Minari"), ("g.parquet", "no such file")):  # fmt: skip
         with pytest.raises(DataError, match=text):
             load_rollouts(tmp_path / name)

@@ -13,18 +13,15 @@ Several environments side by side (`lanes`) share one balance; each step then ta
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
 from evenroll.errors import DataError, EnvironmentFault, PolicyFault, SpecError
-from evenroll.files import write_atomically
+from evenroll.files import first_line, read_tensors, tensor_bytes, write_atomically
 from evenroll.language import get_sampler
 from evenroll.policies import MLP, Outside, Policy, policy_digest
 from evenroll.policies.adapters import Model, as_model
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
 KEPT = 256  # observations of up to so many numbers are kept unless told otherwise
 LONGEST_EPISODE = 1_000_000  # steps after which an environment without a limit is thought never to end
 KEY = "evenroll.collector"
+LARGEST = 4 << 30  # bytes of a saved collector
 SUCCESS = ("is_success", "success")  # names under which environments report it in `info`
 
 
@@ -370,8 +368,7 @@ class Collector:
             "row": self._row, "begun": self._begun, "episode": self._episode, "length": self._length,
             "pending": self._pending, **self._identity(),
         }  # fmt: skip
-        arrays = {name: np.ascontiguousarray(x) for name, x in arrays.items() if x.size}
-        write_atomically(path, bytes(to_bytes(arrays, metadata={KEY: json.dumps(spec)})))
+        write_atomically(path, tensor_bytes(KEY, spec, arrays))
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for the data to be continued."""
@@ -386,34 +383,66 @@ class Collector:
     def resume(self, path: str | Path) -> Collector:
         """Take up where `save` left off: this collector must be new, and made with the same policy and settings."""
         try:
-            with safe_open(path, framework="numpy") as file:
-                spec = json.loads((file.metadata() or {})[KEY])
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
-            raise DataError(f"{Path(path).name}: not a saved collector ({str(error).splitlines()[0]})") from None
+            self._take(*read_tensors(Path(path), KEY, LARGEST, DataError))
+        except DataError as error:
+            raise DataError(f"{Path(path).name}: {error}") from None
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise DataError(f"{Path(path).name}: not a saved collector ({first_line(error)})") from None
+        return self
+
+    def _take(self, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """What was saved, all of it looked at before any of it is taken."""
         for name, value in self._identity().items():
             if spec.get(name) != value:
-                raise DataError(f"{Path(path).name} was saved with {name} {spec.get(name)}, not {value}")
+                raise DataError(f"it was saved with {name} {spec.get(name)}, not {value}")
+        row, begun, pending = spec["row"], spec["begun"], spec["pending"]
+        lanes = list(zip(spec["episode"], spec["length"], strict=True))
+        numbers = [row, begun, *pending, *(n for lane in lanes for n in lane)]
         rows = len(arrays.get("columns.rewards", ()))
-        self.columns.rows = 0
-        self.columns.more(rows)
-        for name in self.columns.arrays:
-            if rows:
-                self.columns[name][:] = arrays[f"columns.{name}"]
-        if self.stepper is not None:
-            for name, x in self.stepper.state().items():
-                if x.size:
-                    x[...] = arrays[f"stepper.{name}"]
+        ended = [(int(e), bool(t), float(s)) for e, t, s in arrays.get("ended", np.zeros((0, 3)))]
+        over = [e for e, _, _ in ended]
+        going = [e for e, _ in lanes if e != -1]
+        columns = {name: (rows, x.shape[1], x.dtype) for name, x in self.columns.arrays.items()}
+        if (
+            not all(type(n) is int for n in numbers)
+            or len(lanes) != self.lanes
+            or len(set(over + going)) != len(over) + len(going)
+            or not all(0 <= e < begun for e in over + going)
+            or not all(n >= 0 for _, n in lanes)
+            or not 0 <= row <= rows
+            or pending != sorted(set(pending) & set(range(self.lanes)))
+            or (pending and row + len(pending) != rows)
+            or any(lanes[lane][0] == -1 for lane in pending)
+        ):
+            raise DataError("its episodes do not follow each other")
+
+        def found(name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+            x = arrays.get(name, np.zeros(shape, dtype) if 0 in shape else None)
+            if x is None or x.shape != shape or x.dtype != dtype or not np.isfinite(x).all():
+                raise DataError(f"{name} does not fit")
+            return x
+
+        kept = {name: found(f"columns.{name}", (n, width), dtype) for name, (n, width, dtype) in columns.items()}
+        if rows and not ((kept["episode"] >= 0) & (kept["episode"] < begun)).all():
+            raise DataError("columns.episode does not fit")
+        stepper = {} if self.stepper is None else self.stepper.state()
+        steppers = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
+        last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
         if self.ros is not None:
             import torch
 
-            self.ros.S.copy_(torch.from_numpy(arrays["ros.S"]))
-            self.ros.k = int(arrays["ros.k"][0])
-        self._episode, self._length, self._pending = spec["episode"], spec["length"], spec["pending"]
-        self._ended = [(int(e), bool(t), float(s)) for e, t, s in arrays.get("ended", np.zeros((0, 3)))]
-        self._last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
-        self._row, self._begun = spec["row"], spec["begun"]
-        return self
+            S = found("ros.S", tuple(self.ros.S.shape), self.ros.S.numpy().dtype)
+            k = int(found("ros.k", (1,), np.int64)[0])
+            self.ros.S.copy_(torch.from_numpy(S))
+            self.ros.k = k
+        self.columns.rows = 0
+        self.columns.more(rows)
+        for name, x in kept.items():
+            self.columns[name][:] = x
+        for name, x in steppers.items():
+            stepper[name][...] = x
+        self._episode, self._length, self._pending = [e for e, _ in lanes], [n for _, n in lanes], pending
+        self._ended, self._last, self._row, self._begun = ended, last, row, begun
 
     def close(self) -> None:
         """Leave the user's network as it was found."""
@@ -430,6 +459,9 @@ def see(model: Model, data: Rollouts) -> Rollouts:
             f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
             f"are {model.observations.size} and {model.actions.dim}"
         )
+    _check_numbers("action", actions, model.actions.choices)
+    if model.observations.n_states is not None:
+        _check_numbers("state", observations, (model.observations.n_states,))
     features, outputs = model.of_rows(observations)
     log_e = Outside(0, choices=model.actions.choices, gaussian=model.actions.real).log_probs(outputs, actions)
     if not np.isfinite(log_e).all():
@@ -441,6 +473,12 @@ def see(model: Model, data: Rollouts) -> Rollouts:
         ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
         seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))
     return seen
+
+
+def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:
+    """Raise unless the columns are whole numbers from 0 to below `counts`; compiled code uses them as places in memory."""
+    if counts and not ((rows >= 0) & (rows < counts) & (rows == np.floor(rows))).all():
+        raise DataError(f"{what} outside 0 … {max(counts) - 1} in the data")
 
 
 def _handed_in(engine: Policy, data: Rollouts | None) -> Rollouts | None:

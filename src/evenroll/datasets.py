@@ -1,6 +1,7 @@
 """Rollouts in files: .parquet (one row a step), .safetensors (columns), or a Minari directory (.minari).
 
-log π_e and log π_b are kept. Reading builds no environment: spaces and numbers only.
+log π_e and log π_b are kept. Reading builds no environment and runs nothing: spaces and numbers only, with limits on what
+a file may unpack to. Files that we write carry a checksum.
 """
 
 from __future__ import annotations
@@ -12,17 +13,32 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from evenroll.errors import DataError, EvenrollError
-from evenroll.files import write_atomically
+from evenroll.errors import DataError, EvenrollError, SpecError
+from evenroll.files import (
+    CHANGED,
+    CHECKSUM,
+    checksum,
+    first_line,
+    new_directory,
+    read_bytes,
+    read_json,
+    read_tensors,
+    tensor_bytes,
+    write_atomically,
+)
+from evenroll.parquet import pyarrow, read_arrow, read_parquet
 from evenroll.rollouts import Rollouts
 from evenroll.spaces import Actions, Observations
 
 KEY = "evenroll.rollouts"
 PER_STEP = ("observations", "actions", "rewards", "log_e", "log_b")
 PER_EPISODE = ("returns", "ends", "terminated", "log_weights", "success")
+WIDE = ("observations", "actions")
+LARGEST = 4 << 30  # bytes of a file
+JSON_LARGEST = 8 << 20
+WIDEST = 1e8  # numbers in an observation
+UNPACKED, RATIO = 1 << 30, 16  # it may unpack to the larger of so many bytes and of so many times its size
 
 
 def save_rollouts(data: Rollouts, path: str | Path) -> None:
@@ -37,8 +53,6 @@ def save_rollouts(data: Rollouts, path: str | Path) -> None:
 def load_rollouts(path: str | Path, gamma: float | None = None) -> Rollouts:
     """Read rollouts. `gamma` replaces the discount they were written with; files of others (Minari) have none: then 1."""
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path.name}: no such file")
     try:
         if path.is_dir():
             data = _read_minari(path)
@@ -48,8 +62,10 @@ def load_rollouts(path: str | Path, gamma: float | None = None) -> Rollouts:
             data = _read_columns(path)
         else:
             raise DataError("rollouts are read from .parquet, .safetensors or a Minari directory")
-    except DataError as error:
+    except (DataError, SpecError) as error:
         raise DataError(f"{path.name}: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
     return data if gamma is None or gamma == data.gamma else with_gamma(data, gamma)
 
 
@@ -71,13 +87,18 @@ def _returns(rewards: np.ndarray, ends: np.ndarray, gamma: float) -> np.ndarray:
 
 def _checked(data: Rollouts) -> Rollouts:
     """What every reader's result must satisfy."""
-    if (data.lengths < 1).any() or (data.episodes and data.ends[-1] > data.steps):
+    if not 0.0 <= data.gamma <= 1.0:
+        raise DataError(f"gamma must lie in [0, 1], not {data.gamma}")
+    if data.horizon is not None and (not isinstance(data.horizon, int) or data.horizon < 1):
+        raise DataError(f"the horizon must be at least 1, not {data.horizon}")
+    if data.steps < 0 or (data.lengths < 1).any() or (data.episodes and data.ends[-1] > data.steps):
         raise DataError("episodes do not follow each other")
-    for name in PER_STEP:
+    for name in (*PER_STEP, *PER_EPISODE):
         column = getattr(data, name)
-        if column is not None and len(column) != data.steps:
-            raise DataError(f"{name} has {len(column)} rows, not {data.steps}")
-    for name in ("observations", "actions", "rewards"):
+        rows = data.steps if name in PER_STEP else len(data.ends)
+        if column is not None and (len(column) != rows or column.ndim != (2 if name in WIDE else 1)):
+            raise DataError(f"{name} has {len(column)} rows of {column.ndim - 1} dimensions, which does not fit {rows}")
+    for name in ("observations", "actions", "rewards", "returns"):
         column = getattr(data, name)
         if column is not None and not np.isfinite(column).all():
             raise DataError(f"{name} holds a value that is not finite (row {int(np.argwhere(~np.isfinite(column))[0][0])})")
@@ -89,23 +110,23 @@ def _checked(data: Rollouts) -> Rollouts:
 
 def _write_columns(data: Rollouts, path: Path) -> None:
     arrays = {name: getattr(data, name) for name in (*PER_STEP, *PER_EPISODE)}
-    arrays = {name: np.ascontiguousarray(x) for name, x in arrays.items() if x is not None and x.size}
     spec = {"gamma": data.gamma, "steps": data.steps, "horizon": data.horizon}
-    write_atomically(path, bytes(save(arrays, metadata={KEY: json.dumps(spec)})))
+    write_atomically(path, tensor_bytes(KEY, spec, {name: x for name, x in arrays.items() if x is not None}))
 
 
 def _read_columns(path: Path) -> Rollouts:
+    spec, arrays = read_tensors(path, KEY, LARGEST, DataError)
+    kinds = {"ends": "i", "terminated": "b"}
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.dtype.kind not in kinds.get(name, "fiu"):
+            raise DataError(f"not rollouts ({name} has type {array.dtype})")
     try:
-        with safe_open(path, framework="numpy") as file:
-            spec = json.loads((file.metadata() or {})[KEY])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        ends = arrays.get("ends", np.zeros(0, np.int64))
         return _checked(
             Rollouts(
                 float(spec["gamma"]),
                 int(spec["steps"]),
                 arrays.get("returns", np.zeros(0)),
-                ends,
+                arrays.get("ends", np.zeros(0, np.int64)).astype(np.int64),
                 arrays.get("terminated", np.zeros(0, bool)),
                 arrays.get("log_weights"),
                 arrays.get("observations"),
@@ -117,26 +138,17 @@ def _read_columns(path: Path) -> Rollouts:
                 success=arrays.get("success"),
             )
         )
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
-        raise DataError(f"not rollouts ({str(error).splitlines()[0]})") from None
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"not rollouts ({first_line(error)})") from None
 
 
 # ---- Parquet -------------------------------------------------------------------------------------------------------
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise EvenrollError("Parquet needs pyarrow: pip install evenroll[data]") from None
-    return pyarrow
-
-
 def _write_parquet(data: Rollouts, path: Path) -> None:
     """Columns episode, t, observation, action (lists), reward, log_e, log_b, and terminated, truncated, success of the last
     step of an episode. A reader in any language finds γ in the metadata."""
-    pa = _pyarrow()
+    pa = pyarrow()
     n, lengths = data.episodes, data.lengths
     episode = np.append(np.repeat(np.arange(n), lengths), np.full(data.steps - int(lengths.sum()), n))
     first = np.append(data.ends - lengths, data.ends[-1] if n else 0)
@@ -144,57 +156,75 @@ def _write_parquet(data: Rollouts, path: Path) -> None:
     last[data.ends - 1] = True
     ended = np.zeros(data.steps, bool)
     ended[data.ends - 1] = data.terminated
-    columns: dict[str, Any] = {"episode": episode, "t": np.arange(data.steps) - first[episode]}
-    for name, column in (("observation", data.observations), ("action", data.actions)):
-        if column is not None:
-            flat = pa.array(np.ascontiguousarray(column).ravel())
-            columns[name] = pa.FixedSizeListArray.from_arrays(flat, column.shape[1])
-    for name, values in (("reward", data.rewards), ("log_e", data.log_e), ("log_b", data.log_b)):
-        if values is not None:
-            columns[name] = values
+    recorded = {
+        "episode": episode, "t": np.arange(data.steps) - first[episode], "observation": data.observations,
+        "action": data.actions, "reward": data.rewards, "log_e": data.log_e, "log_b": data.log_b,
+    }  # fmt: skip
+    columns = {name: column for name, column in recorded.items() if column is not None}
     columns |= {"terminated": ended, "truncated": last & ~ended}
     if data.success is not None:
         success[data.ends - 1] = data.success
         columns["success"] = success
-    spec = {"gamma": data.gamma, "horizon": data.horizon}
-    table = pa.table(columns).replace_schema_metadata({KEY: json.dumps(spec)})
+    text = json.dumps({"gamma": data.gamma, "horizon": data.horizon})
+    table = pa.table({name: _listed(pa, column) for name, column in columns.items()})
+    table = table.replace_schema_metadata({KEY: text, CHECKSUM: checksum(text, columns)})
     sink = pa.BufferOutputStream()
     pa.parquet.write_table(table, sink)
     write_atomically(path, sink.getvalue().to_pybytes())
 
 
+def _listed(pa: Any, column: np.ndarray) -> Any:
+    """A column of numbers, or of lists of them."""
+    if column.ndim == 1:
+        return pa.array(column)
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(column).ravel()), column.shape[1])
+
+
+COLUMNS = ("episode", "t", "observation", "action", "reward", "log_e", "log_b", "terminated", "truncated", "success")
+NEEDED = ("episode", "observation", "action", "reward")
+
+
 def _read_parquet(path: Path) -> Rollouts:
-    pa = _pyarrow()
-    try:
-        table = pa.parquet.read_table(path, partitioning=None)
-        spec = json.loads((table.schema.metadata or {}).get(KEY.encode(), b'{"gamma": 1.0, "horizon": null}'))
-        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
-        raise DataError(f"not a Parquet file ({str(error).splitlines()[0]})") from None
-    missing = {"episode", "observation", "action", "reward"} - columns.keys()
+    raw = read_bytes(path, LARGEST, DataError)
+    table = read_parquet(raw, max(UNPACKED, RATIO * len(raw)), COLUMNS)
+    metadata = table.schema.metadata or {}
+    text = metadata.get(KEY.encode(), b'{"gamma": 1.0, "horizon": null}')
+    spec = read_json(text, f"the metadata key {KEY}", DataError)
+    missing = set(NEEDED) - set(table.column_names)
     if missing:
         raise DataError(f"column {min(missing)} is missing; needed are episode, observation, action and reward")
-
-    def rows(name: str) -> np.ndarray:
-        column = columns[name]
-        if hasattr(column, "flatten") and pa.types.is_nested(column.type):
-            flat = column.flatten().to_numpy(zero_copy_only=False)
-            return np.array(flat.reshape(len(column), -1))  # pyarrow's own memory cannot be written
-        return np.array(column.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
-
-    def numbers(name: str) -> np.ndarray | None:
-        return rows(name)[:, 0].astype(np.float64) if name in columns else None
-
     try:
-        episode = rows("episode")[:, 0]
-        ended = rows("terminated")[:, 0].astype(bool) if "terminated" in columns else None
-        cut = rows("truncated")[:, 0].astype(bool) if "truncated" in columns else None
+        columns = {name: _unlisted(table.column(name)) for name in table.column_names}
+        if CHECKSUM.encode() in metadata and metadata[CHECKSUM.encode()] != checksum(text.decode(), columns).encode():
+            raise DataError(CHANGED)
+
+        def one(name: str, kind: Any = np.float64) -> Any:
+            return columns[name].astype(kind).reshape(table.num_rows) if name in columns else None
+
+        def rows(name: str) -> np.ndarray:
+            return columns[name].reshape(table.num_rows, -1) if table.num_rows else np.zeros((0, 1))
+
         return _assemble(
-            float(spec["gamma"]), spec["horizon"], episode, rows("observation"), rows("action").astype(np.float64),
-            rows("reward")[:, 0].astype(np.float64), ended, cut, numbers("log_e"), numbers("log_b"), numbers("success"),
+            float(spec["gamma"]), spec["horizon"], one("episode", np.int64), rows("observation"),
+            rows("action").astype(np.float64), one("reward"), one("terminated", bool), one("truncated", bool),
+            one("log_e"), one("log_b"), one("success"),
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"its columns do not fit ({str(error).splitlines()[0]})") from None
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise DataError(f"its columns do not fit ({first_line(error)})") from None
+
+
+def _unlisted(column: Any) -> np.ndarray:
+    """A column of an Arrow table as an array [rows], or [rows, n] if it is of lists, all of one length."""
+    pa = pyarrow()
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if column.null_count and not pa.types.is_floating(column.type):
+        raise ValueError("a number is missing")
+    if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
+        return np.array(column.to_numpy(zero_copy_only=False))  # pyarrow's own memory cannot be written
+    flat = _unlisted(column.flatten())
+    if pa.types.is_list(column.type) and len(np.unique(np.diff(column.offsets.to_numpy()))) > 1:
+        raise ValueError("its lists differ in length")
+    return flat.reshape(len(column), -1) if len(column) else flat.reshape(0, 1)
 
 
 def _assemble(
@@ -247,19 +277,7 @@ def save_minari(
     last_observations  of each episode, after its last step; where not known, the last one acted on is repeated
     """
     minari = _minari()
-    path = Path(path)
-    if path.exists():
-        raise DataError(f"{path.name} exists already")
     observations, actions = Observations.of(observation_space), Actions.of(action_space)
-    path.mkdir(parents=True)
-    storage = minari.dataset.minari_storage.MinariStorage.new(
-        path / "data",
-        observation_space=observation_space,
-        action_space=action_space,
-        data_format="arrow",
-        jpeg_encoding=False,
-    )
-    storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__})
     buffers = []
     for i, (end, length) in enumerate(zip(data.ends, data.lengths, strict=True)):
         part = slice(end - length, end)
@@ -286,32 +304,90 @@ def save_minari(
                 rewards=data.column("rewards")[part], terminations=ended, truncations=cut, infos=infos,
             )
         )  # fmt: skip
-    storage.update_episodes(buffers)
+    with new_directory(path) as directory:
+        storage = minari.dataset.minari_storage.MinariStorage.new(
+            directory / "data",
+            observation_space=observation_space,
+            action_space=action_space,
+            data_format="arrow",
+            jpeg_encoding=False,
+        )
+        storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__})
+        storage.update_episodes(buffers)
 
 
 def _read_minari(path: Path) -> Rollouts:
-    minari = _minari()
+    """Minari's own reader is not used: where the file has no spaces, it builds the environment that the file names."""
     where = path / "data" if (path / "data").is_dir() else path
     try:
-        storage = minari.dataset.minari_storage.MinariStorage.read(where)
-        episodes = list(storage.get_episodes(range(storage.total_episodes)))
-    except Exception as error:  # whatever minari raises on what is not its own
-        raise DataError(f"not a Minari dataset ({type(error).__name__}: {str(error).splitlines()[0]})") from None
-    observations, actions = Observations.of(storage.observation_space), Actions.of(storage.action_space)
-    if not episodes:
-        raise DataError("no episodes in it")
+        about = read_json(read_bytes(where / "metadata.json", JSON_LARGEST, DataError), "it", DataError)
+    except DataError as error:
+        raise DataError(f"not a Minari dataset (metadata.json: {error})") from None
+    observation_space, action_space = (_space(about, name) for name in ("observation_space", "action_space"))
+    observations, actions = Observations.of(observation_space), Actions.of(action_space)
+    if about.get("data_format") not in ("arrow", "parquet"):
+        raise DataError(f"a Minari dataset as {about.get('data_format')} is not read: only as arrow or parquet")
+    count = about.get("total_episodes")
+    if not isinstance(count, int) or not 0 < count <= sum(1 for _ in where.iterdir()):
+        raise DataError(f"no episodes in it, or not the {count} that it claims")
+    episodes = [_episode(where / str(i), about["data_format"]) for i in range(count)]
+    width = observations.size
 
     def info(key: str) -> np.ndarray | None:
-        if any(key not in e["infos"] for e in episodes):
+        if any(key not in e for e in episodes):
             return None
-        return np.concatenate([np.ravel(e["infos"][key])[: len(e["rewards"])] for e in episodes])
+        return np.concatenate([e[key].astype(np.float64).reshape(-1)[:-1] for e in episodes])
 
-    number = np.repeat(np.arange(len(episodes)), [len(e["rewards"]) for e in episodes])
-    rewards, ended, cut = (
-        np.concatenate([np.asarray(e[key]) for e in episodes]) for key in ("rewards", "terminations", "truncations")
-    )
-    return _assemble(
-        1.0, None, number, np.concatenate([observations.rows(e["observations"][:-1]) for e in episodes]),
-        np.concatenate([actions.from_env(e["actions"]) for e in episodes]), rewards, ended, cut,
-        info("log_e"), info("log_b"), info("success"),
-    )  # fmt: skip
+    try:
+        number = np.repeat(np.arange(count), [len(e["rewards"]) - 1 for e in episodes])
+        rewards, ended, cut = (
+            np.concatenate([e[key].reshape(len(e[key]))[:-1] for e in episodes])
+            for key in ("rewards", "terminations", "truncations")
+        )
+        seen = np.concatenate([observations.rows(e["observations"].reshape(-1, width)[:-1]) for e in episodes])
+        taken = np.concatenate([actions.from_env(e["actions"][:-1]) for e in episodes])
+        return _assemble(
+            1.0, None, number, seen, taken, rewards.astype(np.float64), ended.astype(bool), cut.astype(bool),
+            info("log_e"), info("log_b"), info("success"),
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, SpecError) as error:
+        raise DataError(f"its episodes do not fit ({first_line(error)})") from None
+
+
+def _space(about: dict[str, Any], name: str) -> gym.Space[Any]:
+    """A space of numbers that metadata.json describes. `shape` and `n` may claim anything."""
+    _minari()
+    from minari.serialization import deserialize_space
+
+    try:
+        told = json.loads(about[name])
+        size = np.prod([float(n) for n in np.ravel(told.get("shape", told["n"] if told["type"] == "MultiBinary" else 1))])
+        if not 0 < size <= WIDEST or np.dtype(told.get("dtype", "int8")).kind not in "fiub":
+            raise ValueError("its size or type is not possible")
+        return deserialize_space(told)
+    except (KeyError, ValueError, TypeError, AttributeError, AssertionError, RecursionError, OverflowError) as error:
+        raise DataError(f"not a Minari dataset ({name}: {first_line(error)})") from None
+
+
+def _episode(directory: Path, kind: str) -> dict[str, np.ndarray]:
+    """The columns of an episode, those of its infos that are ours among them; the last row is only an observation."""
+    try:
+        parts = [p for p in directory.iterdir() if p.name != "metadata.json" and not p.name.startswith((".", "_"))]
+    except OSError as error:
+        raise DataError(f"episode {directory.name} cannot be read: {error.strerror or error}") from None
+    if len(parts) != 1:
+        raise DataError(f"episode {directory.name} is in {len(parts)} files, not one")
+    raw = read_bytes(parts[0], LARGEST, DataError)
+    names = ("observations", "actions", "rewards", "terminations", "truncations")
+    table = read_parquet(raw, max(UNPACKED, RATIO * len(raw)), (*names, "infos")) if kind == "parquet" else read_arrow(raw)
+    try:
+        columns = {name: _unlisted(table.column(name)) for name in names}
+        if "infos" in table.column_names:
+            infos = table.column("infos").combine_chunks()
+            told = {field.name for field in infos.type} & {"log_e", "log_b", "success"}
+            columns |= {name: _unlisted(infos.field(name)) for name in told}
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"episode {directory.name} does not fit ({first_line(error)})") from None
+    if len(columns["rewards"]) < 2:
+        raise DataError(f"episode {directory.name} is empty")
+    return columns

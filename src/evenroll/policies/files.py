@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from evenroll.errors import PolicyError
-from evenroll.files import write_atomically
+from evenroll.files import read_tensors, tensor_bytes, write_atomically
 from evenroll.policies.base import Policy
 from evenroll.policies.mlp import ACTIVATIONS, HEADS, MEANS, MLP, SCALES
 from evenroll.policies.tabular import TabularSoftmax
@@ -31,24 +28,7 @@ def load_policy(path: str | Path, dtype: Any = np.float32) -> Policy:
 
 
 def _load(path: Path, dtype: Any) -> Policy:
-    if not path.is_file():
-        raise PolicyError("no such file")
-    if path.stat().st_size > LARGEST:
-        raise PolicyError(f"larger than {LARGEST >> 20} MiB")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, TypeError, ValueError, AttributeError, OSError) as error:
-        raise PolicyError(f"not a readable safetensors file ({str(error).splitlines()[0]})") from None
-    if KEY not in metadata:
-        raise PolicyError(f"the metadata has no key {KEY}")
-    try:
-        spec = json.loads(metadata[KEY])
-    except (json.JSONDecodeError, RecursionError):
-        raise PolicyError(f"the metadata key {KEY} is not JSON") from None
-    if not isinstance(spec, dict):
-        raise PolicyError(f"the metadata key {KEY} must be a JSON object")
+    spec, tensors = read_tensors(path, KEY, LARGEST, PolicyError)
     for name, tensor in tensors.items():
         if tensor.dtype.kind != "f":
             raise PolicyError(f"tensor {name} has type {tensor.dtype}, not floating point")
@@ -131,8 +111,7 @@ def policy_bytes(policy: Policy) -> bytes:
         tensors = {name: tensor.astype(policy.dtype) for name, tensor in tensors.items()}
     else:
         raise PolicyError(f"no file format for a policy of type {type(policy).__name__}")
-    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    return bytes(save(contiguous, metadata={KEY: json.dumps(spec)}))
+    return tensor_bytes(KEY, spec, tensors)
 
 
 def save_policy(policy: Policy, path: str | Path) -> None:

@@ -1,22 +1,31 @@
 """A Stable-Baselines3 zip, read without executing anything in it: tensors and plain JSON only, never its pickles.
 
 `data` is JSON in which objects stand as text beside a pickled copy (":serialized:"), which is not looked at; `policy.pth`
-holds tensors. That is all there is to know of an `MlpPolicy` of PPO or A2C. Whatever would need code is refused.
+holds tensors. That is all there is to know of an `MlpPolicy` of PPO or A2C. Whatever would need code is refused, and whatever
+unpacks to more than it should.
 """
 
 from __future__ import annotations
 
-import json
+import io
+import pickletools
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenroll.errors import PolicyError
+from evenroll.files import check_file, first_line, read_json
 from evenroll.policies.mlp import MLP
 
-LARGEST = 1 << 30  # bytes, unpacked
+LARGEST = 256 << 20  # bytes of the zip, and of the tensors when unpacked
+JSON_LARGEST = 8 << 20  # bytes of `data`
+MOST_MEMBERS = 1000
+UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, OSError, RuntimeError, EOFError, zlib.error, IndexError)
+# What the description of named tensors refers to; anything else would have to be executed.
+HARMLESS_GLOBALS = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch FloatStorage", "torch DoubleStorage"}
 IN_PYTHON = "load it in Python, with PPO.load or A2C.load, and pass the model to evenroll.evaluate"
 HARMLESS = {"net_arch", "activation_fn", "log_std_init", "ortho_init", "optimizer_class", "optimizer_kwargs", ":type:",
             ":serialized:", "normalize_images"}  # fmt: skip
@@ -34,22 +43,39 @@ def load_sb3(path: str | Path) -> Any:
 
 
 def _load(path: Path) -> Any:
-    if not path.is_file():
-        raise PolicyError("no such file")
+    check_file(path, LARGEST, PolicyError)
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(item.file_size for item in archive.infolist()) > LARGEST:
-                raise PolicyError(f"larger than {LARGEST >> 20} MiB")
-            data, tensors = json.loads(archive.read("data")), archive.read("policy.pth")
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, RecursionError, NotImplementedError) as error:
-        raise PolicyError(f"not a Stable-Baselines3 zip ({str(error).splitlines()[0]})") from None
-    if not isinstance(data, dict):
-        raise PolicyError("not a Stable-Baselines3 zip (its data is no JSON object)")
+            _check_members(archive)
+            data, tensors = _member(archive, "data", JSON_LARGEST), _member(archive, "policy.pth", LARGEST)
+    except UNREADABLE as error:
+        raise PolicyError(f"not a Stable-Baselines3 zip ({first_line(error)})") from None
+    data = read_json(data, "not a Stable-Baselines3 zip: its data", PolicyError)
     _check_class(data)
     spaces = [_text(data.get(name), ":type:") for name in ("observation_space", "action_space")]
     if "gymnasium.spaces.box.Box" not in spaces[0] or _text(data.get("observation_space"), "dtype") == "uint8":
         raise PolicyError(f"its observations ({spaces[0] or 'unknown'}) need Stable-Baselines3's own encoding: {IN_PYTHON}")
     return _build(_activation(data), _tensors(tensors), SIZES in spaces[1])
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    """Nothing is ever written to disk; a zip that would leave its directory if it were is no model all the same."""
+    members = archive.infolist()
+    if len(members) > MOST_MEMBERS or len({m.filename for m in members}) < len(members):
+        raise PolicyError("not a Stable-Baselines3 zip (too many members, or two of one name)")
+    for member in members:
+        if member.filename.startswith(("/", "\\")) or ".." in member.filename.replace("\\", "/").split("/"):
+            raise PolicyError("not a Stable-Baselines3 zip (a name in it leads out of it)")
+
+
+def _member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
+    """A member's bytes: no more than its header says come out of it."""
+    about = archive.getinfo(name)
+    if about.file_size > largest:
+        raise PolicyError(f"{name} is larger than {largest >> 20} MiB when unpacked")
+    if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise PolicyError(f"{name} is compressed in a way that Stable-Baselines3 does not use")
+    return archive.read(about)
 
 
 def _text(entry: Any, key: str) -> str:
@@ -83,7 +109,16 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
     try:
         from evenroll.policies.torch_module import load_tensors
     except ImportError:
-        raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install evenroll[torch]") from None
+        raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install 'evenroll[torch]'") from None
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _check_members(archive)
+            if any(m.compress_type != zipfile.ZIP_STORED or m.file_size > len(data) for m in archive.infolist()):
+                raise PolicyError("policy.pth is compressed, which torch does not do")
+            (described,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
+            _check_globals(archive.read(described))
+    except UNREADABLE as error:
+        raise PolicyError(f"its tensors cannot be read ({first_line(error)})") from None
     tensors = load_tensors(data)
     for name in tensors:
         if not name.startswith(
@@ -91,6 +126,15 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
         ):
             raise PolicyError(f"tensor {name} belongs to a network that needs code to be run: {IN_PYTHON}")
     return tensors
+
+
+def _check_globals(pickled: bytes) -> None:
+    """What the description of the tensors would call, found without calling it (torch's own reader allows some more)."""
+    for code, argument, _ in pickletools.genops(pickled):
+        if code.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "REDUCE_EX", "NEWOBJ", "NEWOBJ_EX", "OBJ"):
+            raise PolicyError("its tensors cannot be read (they are described by code)")
+        if code.name == "GLOBAL" and argument not in HARMLESS_GLOBALS:
+            raise PolicyError(f"its tensors cannot be read (they refer to {argument})")
 
 
 def _build(activation: str, tensors: dict[str, np.ndarray], several: bool) -> Any:
@@ -105,6 +149,7 @@ def _build(activation: str, tensors: dict[str, np.ndarray], several: bool) -> An
         raise PolicyError("tensor action_net.weight or action_net.bias is missing")
     head = tensors["action_net.weight"], tensors["action_net.bias"]
     if several:
+        MLP(layers, *head, activation=activation)  # refuses what does not fit together
         from evenroll.policies.torch_module import sequential
 
         return sequential([*layers, head], activation)

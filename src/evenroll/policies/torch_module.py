@@ -351,6 +351,8 @@ def load_tensors(data: bytes) -> dict[str, np.ndarray]:
     """Named tensors of a .pth file; `weights_only`: nothing in it is executed."""
     try:
         found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        if sum(tensor.numel() for tensor in found.values()) > len(data):  # one number may be told to fill a huge tensor
+            raise ValueError("more numbers than bytes")
         return {str(name): tensor.double().numpy() for name, tensor in found.items()}
     except Exception as error:  # whatever a damaged or malicious file makes torch raise
         raise PolicyError(f"its tensors cannot be read ({type(error).__name__})") from None
