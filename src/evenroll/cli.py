@@ -46,6 +46,8 @@ app = typer.Typer(
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
+LONGEST = 600  # characters of an error message
+
 DOMAIN_HELP = "bandit, gridworld, cartpole or cartpole-continuous; parameters after a colon, e.g. gridworld:noise=1"
 DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN")]
 PolicyOption = Annotated[Path | None, typer.Option("--policy", help="Policy file (.safetensors); default: the shipped one.")]
@@ -463,15 +465,28 @@ app.command(epilog="Example: [cyan]evenroll results reproduction --export trials
 
 
 def main() -> None:
-    """Entry point: an error of ours is one line on standard error and exit code 2."""
+    """Entry point. Whatever is wrong with what was given is one line on standard error and exit code 2 (see docs/cli.md)."""
     try:
-        app()
-    except EvenrollError as error:
-        err.print(f"[red]error:[/red] {escape(' '.join(str(error).split()))}", soft_wrap=True)
-        raise SystemExit(2) from None
+        raise SystemExit(app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False) or 0)
     except KeyboardInterrupt:
         err.print("interrupted")
         raise SystemExit(130) from None
+    except (EvenrollError, OSError) as error:
+        _refuse(str(error))
+    except MemoryError:
+        _refuse("not enough memory")
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # the parser's own errors have it
+            raise
+        where = getattr(error, "ctx", None)
+        _refuse(f"{error.format_message()} ({'evenroll' if where is None else where.command_path} --help)")
+
+
+def _refuse(text: str) -> None:
+    """One line, without what a file might put into it to play with the terminal."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    err.print(f"[red]error:[/red] {escape(line if len(line) <= LONGEST else line[:LONGEST] + ' …')}", soft_wrap=True)
+    raise SystemExit(2) from None
 
 
 if __name__ == "__main__":

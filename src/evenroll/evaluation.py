@@ -18,6 +18,7 @@ from evenroll.domains import DOMAINS, Domain, get_domain
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator
 from evenroll.estimators.importance import effective_sample_size, largest_weight
+from evenroll.files import first_line
 from evenroll.intervals import Interval, estimate_with_interval
 from evenroll.language import get_estimator, get_sampler
 from evenroll.parallel import single_threaded_blas
@@ -501,9 +502,9 @@ def make_environment(name: str) -> Any:
     """An environment by its Gymnasium id."""
     try:
         return gym.make(name)
-    except (gym.error.Error, ImportError) as error:
+    except Exception as error:  # Gymnasium's own, and whatever an environment raises when it is made
         known = f"built-in domains: {', '.join(DOMAINS)}"
-        raise SpecError(f"no environment {name!r}{closest(name, DOMAINS)}: {str(error).splitlines()[0]} ({known})") from None
+        raise SpecError(f"no environment {name!r}{closest(name, DOMAINS)}: {first_line(error)} ({known})") from None
 
 
 def environment_name(env: Any) -> str:

@@ -45,7 +45,9 @@ def new_directory(path: str | Path) -> Iterator[Path]:
 def _beside(path: Path, directory: bool) -> Iterator[Path]:
     try:
         if path.exists() and (directory or not path.is_file()):
-            raise EvenrollError(f"cannot write {path}: " + ("it exists already" if directory else "it is not a regular file"))
+            raise EvenrollError(
+                f"cannot write {path}: " + ("it exists already" if directory else "it is not a regular file")
+            )
         if directory:
             temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         else:

@@ -25,6 +25,7 @@ from evenroll.files import write_atomically
 from evenroll.fitting import with_features, with_fit
 from evenroll.language import Method, get_method
 from evenroll.parallel import Pool, get_pool, in_order
+from evenroll.plots import save_figure
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
 from evenroll.values import truth
@@ -381,9 +382,4 @@ def plot(boards: Sequence[Board], path: str | Path) -> None:
     order = sorted(handles, key=lambda k: (list(STYLES).index(k.split("/")[0]) if k.split("/")[0] in STYLES else 99, k))
     fig.legend([handles[k] for k in order], order, loc="outside lower center", ncols=7, frameon=False, fontsize=8.5)
     fig.suptitle(f"Error relative to on-policy sampling with as many steps ({boards[0].trials} trials, 95 %)", fontsize=12)
-    try:
-        fig.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise EvenrollError(f"cannot write {path}: {error}") from None
-    finally:
-        plt.close(fig)
+    save_figure(fig, path)

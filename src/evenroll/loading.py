@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -26,7 +27,19 @@ def named(text: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise SpecError(f"cannot find {text!r}: {error}") from None
+    except Exception as error:
+        raise SpecError(f"{module} cannot be imported: {type(error).__name__}: {error}") from None
     return found
+
+
+def called(text: str, function: Callable[[], Any]) -> Any:
+    """What a function of the user's makes."""
+    try:
+        return function()
+    except EvenrollError:
+        raise
+    except Exception as error:
+        raise SpecError(f"{text} failed: {type(error).__name__}: {error}") from None
 
 
 def is_named(text: str) -> bool:
@@ -39,7 +52,7 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
     """A Gymnasium id, or `module:function` that makes an environment; `lanes` of them side by side."""
 
     def make() -> Any:
-        return named(text)() if is_named(text) else make_environment(text)
+        return called(text, named(text)) if is_named(text) else make_environment(text)
 
     if lanes is None:
         return make()
@@ -59,10 +72,5 @@ def load_any_policy(text: str) -> Any:
         return load_policy(text)
     found = named(text)
     if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        try:
-            return found()
-        except EvenrollError:
-            raise
-        except Exception as error:
-            raise SpecError(f"{text} failed: {type(error).__name__}: {error}") from None
+        return called(text, found)
     return found

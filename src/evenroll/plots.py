@@ -1,15 +1,34 @@
-"""Pictures. Matplotlib is imported only here, and only when a picture is made."""
+"""Pictures. Matplotlib is imported only when a picture is made."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenroll.errors import EvenrollError
-from evenroll.study import Comparison
+from evenroll.files import write_atomically
+
+if TYPE_CHECKING:
+    from evenroll.study import Comparison
 
 COLOURS = ("#4c72b0", "#c44e52", "#55a868", "#8172b3", "#dd8452", "#64b5cd", "#937860", "#da8bc3")
+
+
+def save_figure(figure: Any, path: str | Path) -> None:
+    """In the format that the file's name says, as a whole or not at all; the figure is closed."""
+    import matplotlib.pyplot as plt
+
+    data = io.BytesIO()
+    try:
+        figure.savefig(data, format=Path(path).suffix[1:] or "png", dpi=150)
+    except ValueError as error:
+        raise EvenrollError(f"cannot write {path}: {error}") from None
+    finally:
+        plt.close(figure)
+    write_atomically(path, data.getvalue())
 
 
 def plot_comparison(result: Comparison, path: str | Path) -> None:
@@ -41,9 +60,4 @@ def plot_comparison(result: Comparison, path: str | Path) -> None:
     axis.grid(True, which="major", color="0.9")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=9)
-    try:
-        fig.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise EvenrollError(f"cannot write {path}: {error}") from None
-    finally:
-        plt.close(fig)
+    save_figure(fig, path)

@@ -11,6 +11,7 @@ from evenroll.errors import EvenrollError
 from evenroll.evaluation import look
 from evenroll.intervals import Interval, student_t
 from evenroll.language import get_estimator
+from evenroll.plots import save_figure
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import Sampler
@@ -75,9 +76,4 @@ def plot_running(run: Running, path: str | Path, title: str) -> None:
     axis.grid(True, color="0.93")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=9)
-    try:
-        fig.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise EvenrollError(f"cannot write {path}: {error}") from None
-    finally:
-        plt.close(fig)
+    save_figure(fig, path)

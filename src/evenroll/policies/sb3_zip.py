@@ -1,8 +1,8 @@
 """A Stable-Baselines3 zip, read without executing anything in it: tensors and plain JSON only, never its pickles.
 
 `data` is JSON in which objects stand as text beside a pickled copy (":serialized:"), which is not looked at; `policy.pth`
-holds tensors. That is all there is to know of an `MlpPolicy` of PPO or A2C. Whatever would need code is refused, and whatever
-unpacks to more than it should.
+holds tensors. That is all there is to know of an `MlpPolicy` of PPO or A2C. Whatever would need code is refused, and what
+would unpack to more than it should.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ JSON_LARGEST = 8 << 20  # bytes of `data`
 MOST_MEMBERS = 1000
 UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, OSError, RuntimeError, EOFError, zlib.error, IndexError)
 # What the description of named tensors refers to; anything else would have to be executed.
-HARMLESS_GLOBALS = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch FloatStorage", "torch DoubleStorage"}
+GLOBALS = {
+    "collections OrderedDict",
+    "torch._utils _rebuild_tensor_v2",
+    "torch FloatStorage",
+    "torch DoubleStorage",
+}
 IN_PYTHON = "load it in Python, with PPO.load or A2C.load, and pass the model to evenroll.evaluate"
 HARMLESS = {"net_arch", "activation_fn", "log_std_init", "ortho_init", "optimizer_class", "optimizer_kwargs", ":type:",
             ":serialized:", "normalize_images"}  # fmt: skip
@@ -47,10 +52,10 @@ def _load(path: Path) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             _check_members(archive)
-            data, tensors = _member(archive, "data", JSON_LARGEST), _member(archive, "policy.pth", LARGEST)
+            text, tensors = _member(archive, "data", JSON_LARGEST), _member(archive, "policy.pth", LARGEST)
     except UNREADABLE as error:
         raise PolicyError(f"not a Stable-Baselines3 zip ({first_line(error)})") from None
-    data = read_json(data, "not a Stable-Baselines3 zip: its data", PolicyError)
+    data = read_json(text, "not a Stable-Baselines3 zip: its data", PolicyError)
     _check_class(data)
     spaces = [_text(data.get(name), ":type:") for name in ("observation_space", "action_space")]
     if "gymnasium.spaces.box.Box" not in spaces[0] or _text(data.get("observation_space"), "dtype") == "uint8":
@@ -133,7 +138,7 @@ def _check_globals(pickled: bytes) -> None:
     for code, argument, _ in pickletools.genops(pickled):
         if code.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "REDUCE_EX", "NEWOBJ", "NEWOBJ_EX", "OBJ"):
             raise PolicyError("its tensors cannot be read (they are described by code)")
-        if code.name == "GLOBAL" and argument not in HARMLESS_GLOBALS:
+        if code.name == "GLOBAL" and argument not in GLOBALS:
             raise PolicyError(f"its tensors cannot be read (they refer to {argument})")
 
 
