@@ -14,8 +14,11 @@ from typing import Any
 from evenroll.errors import DataError, EvenrollError
 from evenroll.files import first_line
 
-NUMBERS = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
-HEADER_LIMIT = 1 << 20  # entries and characters in the file's own description
+NUMBERS = (0, 1, 2, 4, 5)  # physical types: truth values, whole numbers of 32 and 64 bits, single and double precision
+PAGES = (5, 7, 8)  # fields of a page header: a data page, a dictionary, a data page of the second version
+DICTIONARY = 2  # the kind of page that is none
+FOOTER, MOST_PAGES = 1 << 20, 100_000  # limits: bytes of the file's own description, pages
+DEEPEST = 8  # structures in structures
 
 
 def pyarrow() -> Any:
@@ -34,57 +37,75 @@ def read_parquet(raw: bytes, largest: int, wanted: Collection[str] | None = None
     largest  bytes that it may have when unpacked
     """
     pa = pyarrow()
+    names = _check(raw, largest, wanted)
     try:
-        file = pa.parquet.ParquetFile(
-            io.BytesIO(raw), thrift_string_size_limit=len(raw), thrift_container_size_limit=HEADER_LIMIT
-        )
-        names = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
-        _check(file, raw, largest, set(names))
-        table = file.read(names, use_threads=False)
+        table = pa.parquet.ParquetFile(io.BytesIO(raw)).read(names, use_threads=False)
         table.validate(full=True)
         return table
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         raise DataError(f"not a Parquet file ({first_line(error)})") from None
 
 
-def _check(file: Any, raw: bytes, largest: int, wanted: set[str]) -> None:
-    about, total = file.metadata, 0
-    for g in range(about.num_row_groups):
-        group = about.row_group(g)
-        total += 8 * max(group.num_rows, 0)
-        for c in range(group.num_columns):
-            column = group.column(c)
-            if column.path_in_schema.split(".")[0] not in wanted:
+def _check(raw: bytes, largest: int, wanted: Collection[str] | None) -> list[str]:
+    """The names of the columns to read. Raises if they unpack to more than `largest` bytes, or have not the rows they claim.
+
+    Not by pyarrow's own view of the metadata: where that is damaged, the whole process is aborted.
+    """
+    try:
+        return sorted(_walk(raw, largest, wanted))
+    except (IndexError, KeyError, TypeError, AttributeError, ValueError, struct.error):
+        raise DataError("not a Parquet file (its description of itself is damaged)") from None
+
+
+def _walk(raw: bytes, largest: int, wanted: Collection[str] | None) -> set[str]:
+    length = int.from_bytes(raw[-8:-4], "little")
+    if raw[:4] != b"PAR1" or raw[-4:] != b"PAR1" or length + 12 > len(raw):
+        raise DataError("not a Parquet file")
+    if length > FOOTER:
+        raise DataError(f"not a Parquet file that is read (a description of more than {FOOTER >> 20} MiB)")
+    about, _ = _struct(raw, len(raw) - 8 - length)
+    names, total, pages, rows = set(), 0, 0, 0
+    for group in about.get(4, ()):
+        rows += group[3]
+        for chunk in group[1]:
+            column = chunk[3]
+            path = [part.decode() for part in column[3]]
+            if wanted is not None and path[0] not in wanted:
                 continue
-            if column.physical_type not in NUMBERS:
-                raise DataError(f"column {column.path_in_schema} does not hold numbers")
-            start = column.data_page_offset
-            if column.has_dictionary_page:
-                start = min(start, column.dictionary_page_offset)
-            end = start + column.total_compressed_size
-            if not 0 <= start <= end <= len(raw):
-                raise DataError("a column lies outside the file")
-            for values, size in _pages(raw, start, end):
-                total += 16 * values + size
-                if total > largest:
-                    break
-    if total > largest:
-        raise DataError(f"larger than {largest >> 20} MiB when unpacked")
+            names.add(path[0])
+            if column[1] not in NUMBERS:
+                raise DataError(f"column {path[0]} does not hold numbers")
+            values = 0
+            for is_data, count, size in _pages(raw, column) if column[5] else ():
+                values += count if is_data else 0
+                total, pages = total + 16 * count + size, pages + 1
+                if total > largest or pages > MOST_PAGES:
+                    raise DataError(f"larger than {largest >> 20} MiB when unpacked")
+            if values != column[5] or (len(path) == 1 and values != group[3]):
+                raise DataError("a column has not as many rows as it claims")
+    if rows != about[3]:
+        raise DataError("it has not as many rows as it claims")
+    return names
 
 
-def _pages(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(values, bytes when unpacked) of each page, as its header has it."""
-    while start < end:
-        header, start = _struct(raw, start)
-        counts = [header[field].get(1) for field in (5, 7, 8) if isinstance(header.get(field), dict)]  # the kinds of pages
-        sizes = [*counts, header.get(2), header.get(3)]
-        if not counts or not all(isinstance(n, int) and n >= 0 for n in sizes):
-            raise DataError("a page header is not as Parquet has them")
-        start += sizes[-1]
-        yield max(counts), sizes[-2]
+def _pages(raw: bytes, column: dict[int, Any]) -> Iterator[tuple[bool, int, int]]:
+    """(whether data or a dictionary, values, bytes when unpacked) of each page, as its header has it."""
+    at, dictionary = column[9], column.get(11, 0)
+    if 0 < dictionary < at:
+        at = dictionary
+    end = at + column[7]
+    if not 0 <= at <= end <= len(raw):
+        raise DataError("a column lies outside the file")
+    while at < end:
+        header, at = _struct(raw, at)
+        (count,) = (header[field][1] for field in PAGES if field in header)
+        if count < 0 or header[2] < 0 or header[3] < 0:
+            raise DataError("a page of negative size")
+        at += header[3]
+        yield header[1] != DICTIONARY, count, header[2]
 
 
-# ---- Thrift's compact encoding, as far as page headers go ------------------------------------------------------------
+# ---- Thrift's compact encoding, in which Parquet describes itself ------------------------------------------------------
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
@@ -95,44 +116,51 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
-    raise DataError("a number in a page header is too long")
+    raise ValueError
 
 
 def _struct(raw: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """{field: integer, structure or None}, and the place after it."""
+    """{field: value}, and the place after it."""
     found: dict[int, Any] = {}
     field = 0
-    try:
-        while raw[at]:
-            step, kind = raw[at] >> 4, raw[at] & 15
-            at += 1
-            if step:
-                field += step
-            else:
-                number, at = _varint(raw, at)
-                field = (number >> 1) ^ -(number & 1)
-            found[field], at = _value(raw, at, kind, depth)
-    except IndexError:
-        raise DataError("a page header ends early") from None
+    while raw[at]:
+        step, kind = raw[at] >> 4, raw[at] & 15
+        at += 1
+        if step:
+            field += step
+        else:
+            number, at = _varint(raw, at)
+            field = (number >> 1) ^ -(number & 1)
+        found[field], at = (kind == 1, at) if kind in (1, 2) else _value(raw, at, kind, depth)
     return found, at + 1
 
 
 def _value(raw: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (1, 2):  # true, false
-        return None, at
-    if kind == 3:  # a byte
-        return None, at + 1
+    if kind in (1, 2, 3):  # a byte: truth values are one only in lists
+        return raw[at], at + 1
     if kind in (4, 5, 6):
         number, at = _varint(raw, at)
         return (number >> 1) ^ -(number & 1), at
-    if kind == 7:  # double
-        return None, at + 8
-    if kind == 8:  # bytes: minimum and maximum of a page
+    if kind == 7:  # double precision
+        return raw[at + 7], at + 8
+    if kind == 8:
         length, at = _varint(raw, at)
-        return None, at + length
-    if kind == 12 and depth < 4:
+        return raw[at : at + length], at + length
+    if depth == DEEPEST:
+        raise ValueError
+    if kind in (9, 10):
+        size, inner = raw[at] >> 4, raw[at] & 15
+        at += 1
+        if size == 15:
+            size, at = _varint(raw, at)
+        items = []
+        for _ in range(size):
+            item, at = _value(raw, at, inner, depth + 1)
+            items.append(item)
+        return items, at
+    if kind == 12:
         return _struct(raw, at, depth + 1)
-    raise DataError("a page header is not as Parquet has them")
+    raise ValueError
 
 
 # ---- Arrow's own files -----------------------------------------------------------------------------------------------
