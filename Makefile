@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 OLDEST := tests/test_domains.py tests/test_engine.py tests/test_theory.py tests/test_leaderboard.py tests/test_store.py
 
-.PHONY: demo test seeds mutants oldest lint docs dist chaos bench clean
+.PHONY: demo test seeds mutants oldest lint docs dist chaos fuzz bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -64,6 +64,10 @@ dist: $(VENV)/.core
 
 bench: $(VENV)/.dev
 	$(BIN)/evenroll bench
+
+# 10,000 mutated files of every kind that is read (docs/files.md).
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tools.fuzz
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info demo.png

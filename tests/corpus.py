@@ -310,6 +310,9 @@ def twice(data: bytes) -> bytes:
     return out.getvalue()
 
 
+ASKS = b"\x80\x02cbuiltins\nbytearray\n\x8a\x06\0\0\0\0\0\x01\x85R."  # bytearray(2 ** 40)
+
+
 def changed(**entries: Any) -> dict[str, Any]:
     return sb3_data() | entries
 
@@ -323,7 +326,7 @@ sb3("a bomb in the tensors", lambda c: sb3_zip(tensors=torched(Bomb(c))))
 sb3("a bomb that describes the tensors", lambda c: sb3_zip(tensors=repickled(pickle.dumps(Bomb(c), protocol=2))))
 sb3("a bomb of protocol 4", lambda c: sb3_zip(tensors=repickled(pickle.dumps(Bomb(c), protocol=4))))
 sb3("a bomb of protocol 0", lambda c: sb3_zip(tensors=repickled(pickle.dumps(Bomb(c), protocol=0))))
-sb3("10^12 bytes asked for", lambda c: sb3_zip(tensors=repickled(b"\x80\x02cbuiltins\nbytearray\n\x8a\x06\0\0\0\0\0\x01\x85R.")))
+sb3("10^12 bytes asked for", lambda c: sb3_zip(tensors=repickled(ASKS)))
 sb3("10^12 numbers from one", lambda c: sb3_zip(tensors=huge_view()))
 sb3("NaN weights", lambda c: sb3_zip(tensors=sb3_tensors(**{"action_net.bias": torch.full((2,), torch.nan)})))
 sb3("a matrix that is a number", lambda c: sb3_zip(tensors=sb3_tensors(**{"action_net.weight": torch.ones(())})))
@@ -500,5 +503,3 @@ minari_file("a truncated episode", lambda data: data[: len(data) // 2])
 minari_file("an empty episode", lambda data: b"")
 minari_file("a compressed bomb", compressed)
 minari_file("a file of 2^60 bytes", lambda data: data[:8] + b"\xff\xff\xff\xff" + struct.pack("<i", 2**31 - 1) + data[16:])
-
-

@@ -84,6 +84,22 @@ def test_a_foreign_parquet_needs_four_columns(tmp_path) -> None:
             load_rollouts(tmp_path / name)
 
 
+def test_minari_as_parquet_is_read_the_same(tmp_path) -> None:
+    """Converted by Minari itself, as the docs say."""
+    from minari.dataset.minari_storage import MinariStorage
+
+    _, data, env = collected("cartpole", steps=100)
+    save_minari(data, tmp_path / "a.minari", env.observation_space, env.action_space)
+    old = MinariStorage.read(tmp_path / "a.minari" / "data")
+    new = MinariStorage.new(
+        tmp_path / "b", old.observation_space, old.action_space, data_format="parquet", jpeg_encoding=False
+    )
+    new.update_from_storage(old)
+    a, b = (load_rollouts(tmp_path / name) for name in ("a.minari", "b"))
+    for column in COLUMNS[:-2]:
+        np.testing.assert_array_equal(getattr(a, column), getattr(b, column), err_msg=column)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ENVS)
 def test_diagnosis_tells_on_policy_from_off_policy(name: str, base_seed: int) -> None:

@@ -1,4 +1,4 @@
-"""`make fuzz`: mutated files of every kind that is read, each opened in-process. Only an EvenrollError, or success, is allowed.
+"""`make fuzz`: mutated files of every kind that is read, opened in-process. Only an EvenrollError, or success, is allowed.
 
 One child process per kind, so that a crash inside a C library is told, with the file that did it. The child has so much
 memory, and every input so many seconds; whatever is beyond them ends the child. Mutations follow from (seed, kind, number).
@@ -36,8 +36,8 @@ Mutate = Callable[[bytes, Random], bytes]
 
 NUMBERS = (0, 1, -1, 127, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 10**12, 2**60, 2**63 - 1)
 VALUES: tuple[Any, ...] = (
-    None, True, "", "x", "nan", [], {}, [[]], 0, -1, 0.5, -0.0, 1e308, float("nan"), float("inf"), 2**31, 10**12, 2**63, 10**30,
-    "\x1b[2J", "a" * 1000, {"a": [1]}, [10**12, 10**12], "../../x", "O", "F64", "BF16", "float16",
+    None, True, "", "x", "nan", [], {}, [[]], 0, -1, 0.5, -0.0, 1e308, float("nan"), float("inf"), 2**31, 10**12, 2**63,
+    10**30, "\x1b[2J", "a" * 1000, {"a": [1]}, [10**12, 10**12], "../../x", "O", "F64", "BF16", "float16",
 )  # fmt: skip
 
 
@@ -168,23 +168,29 @@ def mutated_parquet(data: bytes, rng: Random) -> bytes:
     columns = {name: table.column(name) for name in table.column_names}
     for _ in range(int(rng.integers(0, 3))):
         name = list(columns)[int(rng.integers(len(columns)))]
-        rows, kind = table.num_rows, int(rng.integers(7))
-        exchanged: list[Callable[[], Any]] = [
-            lambda: pa.array([None] * rows),
-            lambda: pa.array([VALUES[int(rng.integers(len(VALUES)))]] * rows),
-            lambda: pa.array(rng.choice((np.nan, 1e308, -1.0, 0.0, 1.0), size=rows)),
-            lambda: pa.array([[1.0] * int(rng.integers(3)) for _ in range(rows)]),
-            lambda: pa.array(rng.integers(-3, 3, size=rows)),
-            lambda: columns[name].cast(pa.float32()),
-            lambda: pa.array(rng.integers(2, size=rows)).cast(pa.int8()),
-        ]
         with contextlib.suppress(pa.ArrowException, OverflowError):
-            columns[name] = exchanged[kind]()
+            columns[name] = other_column(columns[name], rng)
     out = io.BytesIO()
     with contextlib.suppress(pa.ArrowException):
         pq.write_table(pa.table(columns).replace_schema_metadata(metadata), out, use_dictionary=bool(rng.integers(2)))
         return out.getvalue()
     return mutated_bytes(data, rng)
+
+
+def other_column(column: Any, rng: Random) -> Any:
+    import pyarrow as pa
+
+    rows = len(column)
+    choices: tuple[Callable[[], Any], ...] = (
+        lambda: pa.array([None] * rows),
+        lambda: pa.array([VALUES[int(rng.integers(len(VALUES)))]] * rows),
+        lambda: pa.array(rng.choice((np.nan, 1e308, -1.0, 0.0, 1.0), size=rows)),
+        lambda: pa.array([[1.0] * int(rng.integers(3)) for _ in range(rows)]),
+        lambda: pa.array(rng.integers(-3, 3, size=rows)),
+        lambda: column.cast(pa.float32()),
+        lambda: pa.array(rng.integers(2, size=rows)).cast(pa.int8()),
+    )
+    return choices[int(rng.integers(len(choices)))]()
 
 
 # ---- kinds of files: what is mutated and how it is opened ------------------------------------------------------------
@@ -295,14 +301,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if arguments.child:
         faulthandler.enable()
-        (kind,) = arguments.kinds
-        print(json.dumps(attempts(kind, arguments.count, arguments.seed, arguments.first)))
+        for kind in arguments.kinds:
+            print(json.dumps(attempts(kind, arguments.count, arguments.seed, arguments.first)))
         return
     failed, started = [], time.perf_counter()
     for kind in arguments.kinds or NAMES:
-        options = ["--count", str(arguments.count), "--seed", str(arguments.seed), "--first", str(arguments.first), "--child"]
+        options = [f"--{name}={getattr(arguments, name)}" for name in ("count", "seed", "first")]
         child = subprocess.Popen(
-            [sys.executable, "-m", "tools.fuzz", kind, *options],
+            [sys.executable, "-m", "tools.fuzz", kind, *options, "--child"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
         )  # fmt: skip
         assert child.stderr is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -111,6 +112,8 @@ def _writable(*targets: str | Path | None) -> None:
             raise EvenrollError(f"{path} is a directory, not a file")
         if not path.absolute().parent.is_dir():
             raise EvenrollError(f"cannot write {path}: there is no directory {path.absolute().parent.name}")
+        if not os.access(path.absolute().parent, os.W_OK, effective_ids=True):
+            raise EvenrollError(f"cannot write {path}: permission denied")
 
 
 def _policy(path: Path | None) -> Policy | None:

@@ -91,13 +91,13 @@ def _checked(data: Rollouts) -> Rollouts:
         raise DataError(f"gamma must lie in [0, 1], not {data.gamma}")
     if data.horizon is not None and (not isinstance(data.horizon, int) or data.horizon < 1):
         raise DataError(f"the horizon must be at least 1, not {data.horizon}")
-    if data.steps < 0 or (data.lengths < 1).any() or (data.episodes and data.ends[-1] > data.steps):
-        raise DataError("episodes do not follow each other")
     for name in (*PER_STEP, *PER_EPISODE):
         column = getattr(data, name)
         rows = data.steps if name in PER_STEP else len(data.ends)
         if column is not None and (len(column) != rows or column.ndim != (2 if name in WIDE else 1)):
             raise DataError(f"{name} has {len(column)} rows of {column.ndim - 1} dimensions, which does not fit {rows}")
+    if data.steps < 0 or (data.lengths < 1).any() or (data.episodes and data.ends[-1] > data.steps):
+        raise DataError("episodes do not follow each other")
     for name in ("observations", "actions", "rewards", "returns"):
         column = getattr(data, name)
         if column is not None and not np.isfinite(column).all():

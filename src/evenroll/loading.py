@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from evenroll.envs.lanes import spaces_of
 from evenroll.errors import EvenrollError, SpecError
 from evenroll.evaluation import make_environment
 from evenroll.policies import load_policy
@@ -56,7 +57,9 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
 
     if lanes is None:
         return make()
-    make().close()  # a bad name is told before processes are started
+    first = make()
+    spaces_of(first)  # a bad name, or what is no environment, is told before processes are started
+    first.close()
     return gym.vector.SyncVectorEnv([make] * lanes)
 
 

@@ -254,10 +254,13 @@ def _function(function: Callable[[Any], Any], observations: Observations, action
     """Probabilities [n] of one observation; or an action itself: then the policy is deterministic."""
     name = getattr(function, "__name__", type(function).__name__)
     probe = observations.probes(1)[0]
-    first = function(probe)
+    try:
+        first = function(probe)
+    except Exception as error:
+        raise PolicyError(f"{name} failed on observation {probe}: {type(error).__name__}: {error}") from error
     whole = not isinstance(first, list | tuple | np.ndarray) or np.ndim(first) == 0
     if deterministic or not actions.choices or whole:
-        if not actions.space.contains(actions.to_env(actions.from_env(np.asarray(first)[None])[0])):
+        if not _is_action(first, actions):
             raise PolicyError(f"{name} gives {first!r}, which is neither probabilities nor an action of {actions.space}")
         return Model(f"deterministic {name}", observations, actions, decide=lambda x: np.array([function(o) for o in x]))
     if len(actions.choices) != 1:
@@ -282,6 +285,13 @@ def _function(function: Callable[[Any], Any], observations: Observations, action
         return np.concatenate([rows, np.stack([logits(o) for o in batch])], axis=1)
 
     return Model(f"{name}, {width} features", observations, actions, Outside(width, choices=(n,)), encode)
+
+
+def _is_action(thing: Any, actions: Actions) -> bool:
+    try:
+        return bool(actions.space.contains(actions.to_env(actions.from_env(np.asarray(thing)[None])[0])))
+    except (TypeError, ValueError):
+        return False
 
 
 __all__ = ["MLP", "Model", "as_model"]
