@@ -233,6 +233,13 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
     def opened(data: Path) -> None:
         see(model, load_rollouts(data))
 
+    def resumed(path: Path) -> None:
+        made = Collector(model, gamma=0.9).resume(path)
+        if not made._pending:
+            made.act(np.zeros(4))
+        made.observe(1.0, True)
+        made.rollouts()
+
     def listed(block: Path) -> None:
         good = len(list(Store(block.parent.parent).entries()))
         aside = block.parent.parent / "aside"
@@ -246,7 +253,7 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
         "rollouts-safetensors": (one("columns"), mutated_tensors, opened),
         "rollouts-parquet": (one("parquet"), mutated_parquet, opened),
         "minari": (one("minari"), mutated_bytes, opened),
-        "collector": (collector, mutated_tensors, lambda path: Collector(model, gamma=0.9).resume(path)),
+        "collector": (collector, mutated_tensors, resumed),
         "results-block": (store, mutated_parquet, listed),
     }
 

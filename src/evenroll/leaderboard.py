@@ -133,6 +133,8 @@ def leaderboard(
     if trials < 2:
         raise SpecError(f"trials must be at least 2, for intervals, not {trials}")
     where = [get_domain(domain) for domain in domains]
+    if not where:
+        raise SpecError("name at least one domain")
     for domain in where:
         if domain.redrawn:
             raise SpecError(f"{domain}: drawn anew in every trial, it has no one on-policy error to compare with")
