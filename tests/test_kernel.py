@@ -78,3 +78,28 @@ def test_uniform_numbers_are_uniform_and_streams_differ(base_seed: int) -> None:
 def test_streams_depend_on_nothing_but_their_path(path: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(stream(*path), stream(*path))
     assert not np.array_equal(stream(*path), stream(*path, 0))
+
+
+def twice(x: float) -> float:
+    return 2.0 * x
+
+
+def test_a_damaged_cache_or_a_full_disk_only_costs_time(tmp_path, monkeypatch) -> None:
+    """A crash may leave a torn cache behind, and on a full disk there is none; the code is compiled all the same."""
+    from numba import float64
+    from numba.core import config
+
+    from evenroll.kernel import compiled
+    from tests.test_writing import full_disk
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    with full_disk():
+        assert compiled(twice, float64(float64))(4.0) == 8.0
+    assert not list(tmp_path.rglob("*.nb?"))
+    assert compiled(twice, float64(float64))(4.0) == 8.0
+    (index,) = tmp_path.rglob("*.nbi")
+    for torn in (b"", index.read_bytes()[:40], b"no pickle"):
+        index.write_bytes(torn)
+        assert compiled(twice, float64(float64))(4.0) == 8.0
+        assert compiled(twice, float64(float64)).stats.cache_hits == {}  # written again
+        assert sum(compiled(twice, float64(float64)).stats.cache_hits.values()) == 1

@@ -133,14 +133,22 @@ def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
     from numba.core.caching import FunctionCache
 
     dispatcher = njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    without = dispatcher._cache
     try:
         cache = FunctionCache(function)
-    except RuntimeError:  # typed in at a prompt: there is no file to belong to
-        pass
-    else:
         cache._cache_file._source_stamp = (sources_digest(), cache._cache_file._source_stamp)
         dispatcher._cache = cache
-    dispatcher.compile(signature)
+    except RuntimeError:  # typed in at a prompt: there is no file to belong to
+        pass
+    try:
+        dispatcher.compile(signature)
+    except Exception as error:  # a full disk, or a cache that a crash left damaged: then without it
+        if dispatcher._cache is without:
+            raise
+        if not isinstance(error, OSError):
+            Path(cache._cache_file._index_path).unlink(missing_ok=True)
+        dispatcher._cache = without
+        dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
 
