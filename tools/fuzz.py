@@ -1,7 +1,8 @@
 """`make fuzz`: mutated files of every kind that is read, opened in-process. Only an EvenrollError, or success, is allowed.
 
-One child process per kind, so that a crash inside a C library is told, with the file that did it. The child has so much
-memory, and every input so many seconds; whatever is beyond them ends the child. Mutations follow from (seed, kind, number).
+One child process per kind, so that a crash inside a C library is told, with the number of the input that did it. The child
+has so much memory, and every input so many seconds; whatever is beyond them ends it. Mutations follow from seed, kind and
+number: `python -m tools.fuzz KIND --first NUMBER --count 1` repeats one.
 """
 
 from __future__ import annotations
@@ -258,43 +259,43 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
     }
 
 
-def attempts(kind: str, count: int, seed: int, first: int) -> dict[str, Any]:
-    """Open `count` mutated files; what came of them. The file at work is kept at `input` should the process die."""
-    make, mutate, open_it = kinds()[kind]
+def attempts(
+    kind: str, parts: tuple[Callable[[Path], Path], Mutate, Open], count: int, seed: int, first: int
+) -> dict[str, Any]:
+    """Open `count` mutated files; what came of them. Before each its number is told on standard error."""
+    make, mutate, open_it = parts
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    accepted, slowest = 0, 0.0
     with tempfile.TemporaryDirectory() as place:
         path = make(Path(place))
         files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-        seeds = {file: file.read_bytes() for file in files}
+        good = {file: file.read_bytes() for file in files}
         open_it(path)  # the good one is accepted
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         virtual = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (virtual + MEMORY, resource.RLIM_INFINITY))
-        accepted, slowest = 0, 0.0
-        for number in range(first, first + count):
-            rng = np.random.default_rng([seed, sum(kind.encode()), number])
-            file = files[int(rng.integers(len(files)))]
-            change = mutated_text if file.suffix == ".json" else mutate
-            file.write_bytes(change(seeds[file], rng))
-            started = time.perf_counter()
-            faulthandler.dump_traceback_later(SECONDS, exit=True)
-            try:
-                open_it(path)
-                accepted += 1
-            except EvenrollError as error:
-                if "\n" in str(error) and kind != "collector":
-                    raise AssertionError(f"{number}: more than one line: {error}") from None
-            except BaseException:
-                print(f"input {number} of {kind}, seed {seed}", file=sys.stderr)
-                raise
-            finally:
-                faulthandler.cancel_dump_traceback_later()
-            slowest = max(slowest, time.perf_counter() - started)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(seeds[file])
-            if number % 500 == 0:
+        resource.setrlimit(resource.RLIMIT_AS, (virtual + MEMORY, limits[1]))
+        try:
+            for number in range(first, first + count):
                 print(f"{kind} {number}", file=sys.stderr, flush=True)
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used) >> 10
-        return {"inputs": count, "accepted": accepted, "slowest": round(slowest, 3), "megabytes": grown}
+                rng = np.random.default_rng([seed, sum(kind.encode()), number])
+                file = files[int(rng.integers(len(files)))]
+                file.write_bytes((mutated_text if file.suffix == ".json" else mutate)(good[file], rng))
+                started = time.perf_counter()
+                faulthandler.dump_traceback_later(SECONDS, exit=True)
+                try:
+                    open_it(path)
+                    accepted += 1
+                except EvenrollError:
+                    pass
+                finally:
+                    faulthandler.cancel_dump_traceback_later()
+                slowest = max(slowest, time.perf_counter() - started)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(good[file])
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used) >> 10
+    return {"inputs": count, "accepted": accepted, "slowest": round(slowest, 3), "megabytes": grown}
 
 
 def main() -> None:
@@ -308,8 +309,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if arguments.child:
         faulthandler.enable()
+        known = kinds()
         for kind in arguments.kinds:
-            print(json.dumps(attempts(kind, arguments.count, arguments.seed, arguments.first)))
+            print(json.dumps(attempts(kind, known[kind], arguments.count, arguments.seed, arguments.first)))
         return
     failed, started = [], time.perf_counter()
     for kind in arguments.kinds or NAMES:
@@ -321,12 +323,14 @@ def main() -> None:
         assert child.stderr is not None
         assert child.stdout is not None
         told: list[str] = []
+        last = ""
         for line in child.stderr:
-            if line.startswith(f"{kind} "):
-                if sys.stderr.isatty():
-                    print(f"\r{line.strip()} of {arguments.count} ", end="", file=sys.stderr, flush=True)
-            else:
+            if not line.startswith(f"{kind} "):
                 told.append(line)
+                continue
+            last = line.strip()
+            if sys.stderr.isatty() and last.endswith("00"):
+                print(f"\r{last} of {arguments.count} ", end="", file=sys.stderr, flush=True)
         result = child.stdout.read()
         if child.wait() == 0:
             r = json.loads(result)
@@ -337,7 +341,8 @@ def main() -> None:
             )
         else:
             failed.append(kind)
-            print(f"{kind:21} FAILED (exit code {child.returncode})\n" + "".join(told[-40:]), flush=True)
+            print(f"{kind:21} FAILED at input {last.split()[-1]} (exit code {child.returncode})", flush=True)
+            print("".join(told[-40:]), flush=True)
     print(f"{len(failed)} of the kinds failed, {time.perf_counter() - started:.0f} s")
     raise SystemExit(1 if failed else 0)
 

@@ -106,6 +106,7 @@ def check_file(path: Path, largest: int, kind: type[EvenrollError]) -> None:
             raise kind("it is not a regular file" if path.exists() else "no such file")
         if path.stat().st_size > largest:
             raise kind(f"larger than {largest >> 20} MiB")
+        path.open("rb").close()  # what may not be read is told here
     except OSError as error:
         raise kind(f"cannot be read: {error.strerror or error}") from None
 
