@@ -84,6 +84,13 @@ def test_a_foreign_parquet_needs_four_columns(tmp_path) -> None:
             load_rollouts(tmp_path / name)
 
 
+def test_nothing_is_written_and_read_too(tmp_path) -> None:
+    _, data, _ = collected("cartpole", steps=30)
+    for kind in ("parquet", "safetensors"):
+        save_rollouts(data.prefix(0), tmp_path / f"data.{kind}")
+        assert load_rollouts(tmp_path / f"data.{kind}").steps == 0
+
+
 def test_minari_as_parquet_is_read_the_same(tmp_path) -> None:
     """Converted by Minari itself, as the docs say."""
     from minari.dataset.minari_storage import MinariStorage

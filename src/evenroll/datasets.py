@@ -199,10 +199,15 @@ def _read_parquet(path: Path) -> Rollouts:
             raise DataError(CHANGED)
 
         def one(name: str, kind: Any = np.float64) -> Any:
-            return columns[name].astype(kind).reshape(table.num_rows) if name in columns else None
+            if name not in columns:
+                return None
+            if kind is not np.float64 and not np.isfinite(columns[name]).all():
+                raise ValueError(f"{name} is not a number")
+            return columns[name].astype(kind).reshape(table.num_rows)
 
         def rows(name: str) -> np.ndarray:
-            return columns[name].reshape(table.num_rows, -1) if table.num_rows else np.zeros((0, 1))
+            x = columns[name]
+            return x if x.ndim == 2 else x.reshape(table.num_rows, -1 if table.num_rows else 1)
 
         return _assemble(
             float(spec["gamma"]), spec["horizon"], one("episode", np.int64), rows("observation"),
@@ -224,7 +229,9 @@ def _unlisted(column: Any) -> np.ndarray:
     flat = _unlisted(column.flatten())
     if pa.types.is_list(column.type) and len(np.unique(np.diff(column.offsets.to_numpy()))) > 1:
         raise ValueError("its lists differ in length")
-    return flat.reshape(len(column), -1) if len(column) else flat.reshape(0, 1)
+    if len(column) == 0:
+        return flat.reshape(0, column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1)
+    return flat.reshape(len(column), -1)
 
 
 def _assemble(
@@ -361,7 +368,8 @@ def _space(about: dict[str, Any], name: str) -> gym.Space[Any]:
 
     try:
         told = json.loads(about[name])
-        size = np.prod([float(n) for n in np.ravel(told.get("shape", told["n"] if told["type"] == "MultiBinary" else 1))])
+        shape = np.ravel(told.get("shape", told["n"] if told["type"] == "MultiBinary" else 1))
+        size = math.prod(float(n) for n in shape)
         if not 0 < size <= WIDEST or np.dtype(told.get("dtype", "int8")).kind not in "fiub":
             raise ValueError("its size or type is not possible")
         return deserialize_space(told)

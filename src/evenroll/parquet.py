@@ -166,7 +166,7 @@ def _value(raw: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 # ---- Arrow's own files -----------------------------------------------------------------------------------------------
 
 MAGIC = b"ARROW1\0\0"
-RECORD_BATCH, COMPRESSION = "record batch", 3  # kind of message; place of a field in it
+COMPRESSION = 3  # a field of a record batch
 
 
 def read_arrow(raw: bytes) -> Any:
@@ -177,7 +177,9 @@ def read_arrow(raw: bytes) -> Any:
             raise ValueError("it does not begin as one")
         stream = pa.py_buffer(raw).slice(len(MAGIC))
         for message in pa.ipc.MessageReader.open_stream(stream):
-            if message.type == RECORD_BATCH and _field(message.metadata, _header(message.metadata), COMPRESSION):
+            if message.type not in ("schema", "record batch"):
+                raise ValueError(f"it holds a {message.type}")
+            if message.type == "record batch" and _field(message.metadata, _header(message.metadata), COMPRESSION):
                 raise ValueError("it is compressed; Parquet may be")
         with pa.ipc.open_stream(stream) as reader:
             if not all(_plain(pa.types, field.type) for field in reader.schema):
