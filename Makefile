@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-OLDEST := tests/test_domains.py tests/test_engine.py tests/test_theory.py tests/test_leaderboard.py tests/test_store.py
+OLDEST := tests/test_theory.py tests/test_store.py tests/test_leaderboard.py
 
 .PHONY: demo test seeds mutants oldest lint docs dist chaos fuzz bench clean
 
