@@ -110,6 +110,8 @@ def _writable(*targets: str | Path | None) -> None:
         path = Path(target)
         if path.is_dir():
             raise EvenrollError(f"{path} is a directory, not a file")
+        if path.exists() and not path.is_file():
+            raise EvenrollError(f"cannot write {path}: it is not a regular file")
         if not path.absolute().parent.is_dir():
             raise EvenrollError(f"cannot write {path}: there is no directory {path.absolute().parent.name}")
         if not os.access(path.absolute().parent, os.W_OK, effective_ids=True):

@@ -34,6 +34,7 @@ from evenroll.specs import closest
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
 ENOUGH_TO_TELL = 30  # episodes from which the share of the actions' luck is worth a word
 SHOW_EVERY = 0.2  # seconds
+MOST = 10**15  # episodes or steps
 WORTH_A_WORD = 1.1  # on-policy episodes per episode
 LITTLE = 0.3  # share below which balancing cannot gain much
 NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
@@ -199,8 +200,8 @@ def evaluate(
     if episodes is None and steps is None:
         episodes = 1000 if target is None else MOST_EPISODES
     for what, n in (("episodes", episodes), ("steps", steps)):
-        if n is not None and n < 1:
-            raise SpecError(f"{what} must be at least 1, not {n}")
+        if n is not None and not 1 <= n <= MOST:
+            raise SpecError(f"{what} must be from 1 to {MOST:,}, not {n}")
     if not 0.0 < confidence < 1.0:
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
     policy = policy or domain.policy()
@@ -426,8 +427,8 @@ def evaluate_with(
     if episodes is None and steps is None:
         episodes = 100 if target is None else MOST_EPISODES
     for what, n in (("episodes", episodes), ("steps", steps)):
-        if n is not None and n < 1:
-            raise SpecError(f"{what} must be at least 1, not {n}")
+        if n is not None and not 1 <= n <= MOST:
+            raise SpecError(f"{what} must be from 1 to {MOST:,}, not {n}")
     get_estimator(estimator)
     ours = isinstance(env, str)
     if ours:
