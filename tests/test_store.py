@@ -189,3 +189,33 @@ def test_killed_ten_times_the_store_is_the_same(tmp_path: Path, base_seed: int) 
     ensure(Store(killed), MANY, pool=get_pool(workers=2))
     assert tree(killed) == tree(tmp_path / "whole")
     assert not list(killed.glob("aside/*"))  # an atomic write leaves nothing torn behind
+
+
+def test_what_no_store_would_hold_is_set_aside(tmp_path: Path) -> None:
+    """A small block that unpacks to more than it may, one whose identity lacks what is listed, a pipe."""
+    import json
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "ab").mkdir(parents=True)
+    bomb = pa.table({"mc": np.zeros(1 << 20)})
+    with pq.ParquetWriter(tmp_path / "ab" / "bomb.parquet", bomb.schema, compression="zstd") as writer:
+        for _ in range(16):
+            writer.write_table(bomb)
+    pq.write_table(
+        pa.table({"mc": [1.0]}).replace_schema_metadata({"evenroll": json.dumps({})}), tmp_path / "ab" / "x.parquet"
+    )
+    os.mkfifo(tmp_path / "ab" / "pipe.parquet")
+    said: list[str] = []
+    assert list(Store(tmp_path, said.append).entries()) == []
+    assert len(said) == 3
+    assert "larger than 256 MiB when unpacked" in said[0]
+
+
+def test_damaged_timings_are_no_timings(tmp_path: Path) -> None:
+    from evenroll.study.reproduce import _timings
+
+    for text in ("[]", '{"seconds": 1}', '{"seconds": {"fig1": "long"}}', "[" * 100_000, "{", '{"seconds": {"fig1": [1]}}'):
+        (tmp_path / "timings.json").write_text(text)
+        assert _timings(tmp_path) == {}

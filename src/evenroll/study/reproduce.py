@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenroll.errors import EvenrollError, SpecError
-from evenroll.files import write_atomically
+from evenroll.errors import DataError, EvenrollError, SpecError
+from evenroll.files import read_bytes, read_json, write_atomically
 from evenroll.parallel import Pool, default_workers, get_pool
 from evenroll.specs import closest
 from evenroll.study.blocks import Block, Work, resolve
@@ -231,8 +231,9 @@ def _timings(directory: Path | None) -> dict[str, float]:
     if directory is None:
         return {}
     try:
-        return dict(json.loads((directory / "timings.json").read_text())["seconds"])
-    except (OSError, ValueError, KeyError):
+        told = read_json(read_bytes(directory / "timings.json", 1 << 20, DataError), "it", DataError)["seconds"]
+        return {name: float(seconds) for name, seconds in told.items()}
+    except (DataError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return {}
 
 

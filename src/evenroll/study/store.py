@@ -19,6 +19,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,13 @@ from typing import Any
 import numpy as np
 
 from evenroll.errors import DataError, EvenrollError
-from evenroll.files import write_atomically
+from evenroll.files import read_json, write_atomically
+from evenroll.parquet import read_parquet
 from evenroll.study.blocks import Block, BlockData, identity_key
 
 LARGEST = 64 << 20  # bytes: a block is some kilobytes
+UNPACKED = 256 << 20
+IDENTITY = {"domain": str, "method": str, "policy": str, "seed": int, "first": int, "measures": list, "checkpoints": list}
 
 
 @dataclass(frozen=True)
@@ -181,21 +185,24 @@ def _bytes(identity: dict[str, Any], first: int, data: BlockData) -> bytes:
 def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
     """(identity, data) of a file, or DataError if it is torn, foreign or changed."""
     try:
-        raw = path.read_bytes() if path.stat().st_size <= LARGEST else None
+        about = path.stat()
+        raw = path.read_bytes() if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST else None
     except FileNotFoundError:
         raise
     except OSError as error:
         raise EvenrollError(f"cannot read {path}: {error.strerror or error}") from None
     if raw is None:
-        raise DataError("it is far too large for a block")
+        raise DataError("it is not a regular file, or far too large for a block")
     import pyarrow as pa
 
     try:
-        file = arrow().ParquetFile(io.BytesIO(raw))
-        table, written_by = file.read(), file.metadata.created_by
+        table = read_parquet(raw, UNPACKED)
+        written_by = arrow().ParquetFile(io.BytesIO(raw)).metadata.created_by
         metadata = table.schema.metadata
         text = metadata[b"evenroll"].decode()
-        identity = json.loads(text)
+        identity = read_json(text, "its identity", DataError)
+        if not all(isinstance(identity[name], kind) for name, kind in IDENTITY.items()):
+            raise TypeError
         names = tuple(identity["measures"])
         points, trials, first = tuple(identity["checkpoints"]), int(identity["trials"]), int(identity["first"])
         values = np.stack([table[name].to_numpy().astype("<f8").reshape(trials, len(points)) for name in names], axis=1)
@@ -203,7 +210,7 @@ def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
         data = BlockData(names, points, values, runaway)
         good = _checksum(text, _columns(first, data)) == metadata[b"evenroll.sha256"].decode()
         same_rows = all(np.array_equal(table[name].to_numpy(), _columns(first, data)[name]) for name in ("trial", "steps"))
-    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError, UnicodeDecodeError):
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError, OverflowError, IndexError):
         raise DataError("it is torn or not one of ours") from None
     if not good or not same_rows:
         raise DataError("its contents do not fit its checksum")
