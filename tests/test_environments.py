@@ -425,18 +425,26 @@ def test_each_sub_environment_gives_its_share(name: str) -> None:
 
 
 def test_lanes_share_one_balance_without_delay() -> None:
-    """The k-th action of three lanes with the same observations is that of one lane that saw them in turn."""
+    """The k-th action of three lanes with the same observations is that of one lane that saw them in turn.
+
+    For as long as neither has come far enough into an episode for its length to count."""
     policy = get_domain("cartpole").policy()
-    x = np.random.default_rng(0).standard_normal((40, 3, 4)) * 0.05
-    together, alone = Collector(policy, lanes=3), Collector(policy)
-    nobody = np.zeros(3, dtype=bool)
-    for t in range(40):
-        actions = together.act(x[t])
-        together.observe(np.ones(3), nobody, nobody)
-        for lane in range(3):
-            assert actions[lane] == alone.act(x[t, lane])
-            alone.observe(1.0, False)
-    assert np.abs(together.stepper.log_b - together.stepper.log_e).max() > 0.01
+    x = np.random.default_rng(0).standard_normal((20, 12, 3, 4)) * 0.05
+    nobody, strayed = np.zeros(3, dtype=bool), 0.0
+    for seed in range(20):
+        together, alone = Collector(policy, lanes=3, seed=seed), Collector(policy, seed=seed)
+        for t in range(12):
+            actions = together.act(x[seed, t])
+            ratios = together.stepper.log_b - together.stepper.log_e
+            strayed = max(strayed, float(np.abs(ratios).max()))
+            together.observe(np.ones(3), nobody, nobody)
+            for lane in range(3):
+                assert actions[lane] == alone.act(x[seed, t, lane])
+                assert ratios[lane] == pytest.approx(
+                    float((alone.stepper.log_b - alone.stepper.log_e)[0]), rel=1e-9, abs=1e-12
+                )
+                alone.observe(1.0, False, False)
+    assert strayed > 0.05
 
 
 @pytest.mark.statistical
