@@ -8,7 +8,10 @@ import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from evenroll.cli import app
+from evenroll.errors import EvenrollError
 from evenroll.policies import TabularSoftmax, save_policy
 
 
@@ -120,3 +123,16 @@ def test_help_has_examples() -> None:
         run = evenroll(command, "--help")
         assert run.returncode == 0
         assert "Example" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compare", "gridworld", "--method", "os/mc", "--budget", "1e30"],
+        ["reproduce", "fig1", "--domain", "nope", "--quick"],
+        ["evaluate", "cartpole:actions=2.5"],
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, EvenrollError)

@@ -37,6 +37,7 @@ def reproduce(
     May be interrupted at any time; the same command goes on where it was.
     """
     from evenroll.cli import _emit, _writable, err, out
+    from evenroll.domains import get_domain
     from evenroll.errors import SpecError
     from evenroll.study.experiments import FULL, QUICK, Roster
     from evenroll.study.reproduce import reproduce as run
@@ -45,6 +46,8 @@ def reproduce(
         raise SpecError(f"the budget must be at least one mean episode length, not {budget}")
     scale = replace(QUICK if quick else FULL, seed=seed).limited(trials, budget)
     usual = Roster()
+    for name in domain or ():
+        get_domain(name)
     roster = Roster((*usual.domains, *(domain or ())), (*usual.methods, *(method or ())))
     if list_them:
         _list(targets or ["all"], scale, roster, workers, out_dir)

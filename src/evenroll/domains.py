@@ -169,7 +169,7 @@ def _gridworld(mean_factor: float = 1, noise: float = 0) -> Domain:
 
 
 def _cartpole(actions: float = 2) -> Domain:
-    forces = {2: (-10.0, 10.0), 3: (-10.0, 0.0, 10.0)}.get(int(actions))
+    forces = {2.0: (-10.0, 10.0), 3.0: (-10.0, 0.0, 10.0)}.get(actions)
     if forces is None:
         raise SpecError(f"cartpole: actions must be 2 or 3, not {actions:g}")
 

@@ -22,6 +22,7 @@ from evenroll.rollouts import Rollouts
 from evenroll.samplers import OffPolicy, Sampler
 from evenroll.sampling_error import gradient_sampling_errors, kl_sampling_error
 
+MOST_STEPS = 10**15
 KL, GRADIENT = "kl", "grad_norm"  # the columns of the two sampling errors
 ESS, LARGEST_WEIGHT = "effective_sample_size", "largest_weight"  # of the first estimator's weights
 
@@ -58,6 +59,8 @@ def checkpoints_for(mean_length: float, budget: float, initial: bool) -> tuple[i
     if not budget >= 1 or not math.isfinite(budget):
         raise SpecError(f"the budget must be at least one mean episode length, not {budget}")
     last = math.floor(mean_length * budget)
+    if last > MOST_STEPS:
+        raise SpecError(f"a budget of {budget:g} mean episodes is {last:.2g} steps; more than {MOST_STEPS:g} never end")
     if last < 1:
         raise SpecError(f"a budget of {budget:g} × {mean_length:g} steps is less than one step")
     points = {math.floor(mean_length * 2**i) for i in range(math.floor(math.log2(budget)) + 1)} | {last}
