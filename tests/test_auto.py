@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from evenroll.collect import Driver
+from evenroll.collector import Collector
 from evenroll.domains import get_domain
 from evenroll.errors import SpecError
 from evenroll.language import get_sampler
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import Auto, OnPolicy, Sampler
+from evenroll.samplers.auto import TIMES, gain
 from evenroll.study import compare
 from evenroll.train import initial_policy
 
@@ -194,3 +196,29 @@ def test_the_guard_tells_who_runs_away(name: str, spec: str, alarm: bool, base_s
         assert driver.divergence.largest > 0.0
         right += driver.divergence.runs_away is alarm
     assert right >= 3
+
+
+def test_the_gain_of_a_network_follows_its_schedule() -> None:
+    """κ = c·D: less until K is known, then ½, then √(D/k), then 16 D/k; and never more than 5 nats an episode, T·κ/4."""
+    D = 65.0
+    kappa = [D * gain(D, steps * D, 10.0) for steps in (0.375, 1.0, 4.0, 16.0, 256.0, 1024.0)]
+    assert kappa == pytest.approx([0.125, 0.5, 0.5, 0.25, 1 / 16, 1 / 64])
+    for length in (100.0, 1000.0):
+        assert D * gain(D, 2 * D, length) * length / 4 == pytest.approx(5.0)
+        assert gain(D, 4000 * D, length) == pytest.approx(16 / (4000 * D))
+
+
+def test_it_knows_when_its_steps_were_taken() -> None:
+    """Σ t over all steps, from which it takes the length of episodes; also over initial data, and lane by lane."""
+    domain = get_domain("cartpole")
+    first, _ = collect("cartpole", OnPolicy(), 7)
+    driver = Driver(domain.policy(), Auto(), (1,), gamma=domain.gamma, horizon=domain.horizon, initial=first)
+    data = driver.run(domain.trial_environment((1,)), episodes=9)
+    assert driver.view[-1][TIMES] == sum(n * (n - 1) // 2 for n in data.lengths)
+    together = Collector(domain.policy(), lanes=3)
+    nobody = np.zeros(3, dtype=bool)
+    for _ in range(5):
+        together.act(np.zeros((3, 4)))
+        together.observe(np.ones(3), nobody, nobody)
+    assert together.stepper is not None
+    assert together.stepper.driver.view[-1][TIMES] == 3 * (0 + 1 + 2 + 3 + 4)
