@@ -46,7 +46,7 @@ def test_sharing_starts_pays_where_they_matter() -> None:
     found = evenroll.difference(env, _swinger(0.5), _swinger(0.6), episodes=40)
     assert found.alone is not None
     assert found.half_width < 0.85 * found.alone
-    starts = [evenroll.difference(env, _swinger(0.5), _swinger(0.5), episodes=3, sampler="os").value for _ in range(2)]
+    starts = [evenroll.difference(env, _swinger(0.5), _swinger(0.5), episodes=4, sampler="os").value for _ in range(2)]
     assert starts == [0.0, 0.0]
 
 
@@ -57,10 +57,13 @@ def test_words_and_refusals() -> None:
     assert found.in_words().startswith("The first policy is better")
     assert evenroll.difference(env, bad, good, episodes=60).in_words().startswith("The second policy is better")
     assert "cannot be told" in evenroll.difference(env, good, good, episodes=40, sampler="os").in_words()
+    few = evenroll.difference(env, good, bad, episodes=4)
+    assert few.note is not None
+    assert "only 4 episodes" in few.in_words()
     with pytest.raises(SpecError, match="vector"):
         evenroll.difference(gym.make_vec("evenroll/GridWorld-v0", num_envs=2), good, bad)
-    with pytest.raises(SpecError, match="at least 3"):
-        evenroll.difference(env, good, bad, episodes=2)
+    with pytest.raises(SpecError, match="at least 4"):
+        evenroll.difference(env, good, bad, episodes=3)
 
 
 def test_command(tmp_path) -> None:

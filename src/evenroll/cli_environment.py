@@ -196,7 +196,7 @@ def difference(
     policy: PolicyOption,
     against: Annotated[str, typer.Option(help="The other policy, given in the same way.")],
     sampler: SamplerOption = "auto",
-    episodes: Annotated[int, typer.Option(help="Of each policy.", min=3)] = 100,
+    episodes: Annotated[int, typer.Option(help="Of each policy.", min=4)] = 100,
     gamma: GammaOption = 1.0,
     confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
     seed: SeedOption = 0,

@@ -4,7 +4,7 @@ With G_i, H_i the returns of the two from start i, and C_i, E_i their action par
 
     G_i − H_i = d + β·(C_i, E_i) + ε_i
 
-mc's error is b + ε̄, b = β·(mean C, mean E): the half-width is that of intervals.py, with one more degree of freedom spent.
+the error of the mean difference is b + ε̄, b = β·(mean C, mean E): its interval is that of mc on balanced data.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from evenroll.collector import Collector
 from evenroll.errors import SpecError
 from evenroll.evaluation import Evaluation, Progress, evaluate_with, two_digits
-from evenroll.intervals import FEWEST, centred_half_width, student_t
+from evenroll.intervals import Interval, balanced_interval, student_t
 from evenroll.parallel import single_threaded_blas
 from evenroll.samplers import Sampler
-from evenroll.scores import action_part
+from evenroll.scores import action_part, regress
 
 
 @dataclass(frozen=True)
 class Difference:
     """value: that of the first policy minus that of the second; low ≤ true difference ≤ high with probability `confidence`.
 
+    note   what to know about the interval, or None
     alone  half-width if each had met starts of its own: what sharing them saves shows beside it
     """
 
@@ -36,6 +35,7 @@ class Difference:
     low: float
     high: float
     confidence: float
+    note: str | None
     alone: float | None
     first: Evaluation
     second: Evaluation
@@ -59,7 +59,8 @@ class Difference:
         else:
             verdict = "Which is better cannot be told yet"
         values = f"{self.first.value:.5g} against {self.second.value:.5g}"
-        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}."
+        note = "" if self.note is None else f" Note: {self.note}."
+        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}"
 
 
 def difference(
@@ -79,8 +80,8 @@ def difference(
     """Evaluate two policies on the same starts of one environment, `episodes` each, and compare them."""
     if getattr(env, "num_envs", None) is not None:
         raise SpecError("starts are shared in one environment, not in a vector of them")
-    if episodes < 3:
-        raise SpecError(f"a difference needs at least 3 episodes, not {episodes}")
+    if episodes < 4:
+        raise SpecError(f"a difference needs at least 4 episodes, not {episodes}")
     made: list[Collector] = []
     results = [
         evaluate_with(
@@ -91,32 +92,17 @@ def difference(
         for policy in (first, second)
     ]  # fmt: skip
     with single_threaded_blas():
-        half = _half_width(made[0], made[1], confidence)
+        found = _interval(made[0], made[1], confidence)
     value = results[0].value - results[1].value
     halves = [result.half_width for result in results]
     alone = None if halves[0] is None or halves[1] is None else math.hypot(halves[0], halves[1])
-    return Difference(value, value - half, value + half, confidence, alone, results[0], results[1])
+    return Difference(value, found.low, found.high, confidence, found.note, alone, results[0], results[1])
 
 
-def _half_width(first: Collector, second: Collector, confidence: float) -> float:
+def _interval(first: Collector, second: Collector, confidence: float) -> Interval:
     gaps = first.rollouts().returns - second.rollouts().returns
-    n = len(gaps)
-    low, high = student_t(gaps, confidence)
-    independent = all(c.model.engine is None or c.sampler.independent for c in (first, second))
-    if independent or n < FEWEST:  # few: as wide as for independent pairs
-        return (high - low) / 2
-    spread, mean = [], []
-    for collector in (first, second):
-        if collector.model.engine is not None:
-            part = action_part(collector.rollouts(), collector.model.engine)
-            spread.append(part.apart - part.apart.mean())
-            mean.append(part.mean)
-    X, m = np.stack(spread, axis=1), np.array(mean)
-    power = X.T @ X
-    scale = float(np.trace(power))
-    inverse = np.linalg.pinv(power, hermitian=True) if scale > 0.0 else np.zeros_like(power)
-    slope = inverse @ (X.T @ gaps)
-    residual = gaps - gaps.mean() - X @ slope
-    freedom = n - 1 - len(m)
-    error = math.sqrt(float(residual @ residual) / freedom * (1.0 / n + float(m @ inverse @ m)))
-    return centred_half_width(float(slope @ m), error, freedom, confidence)
+    if all(c.model.engine is None or c.sampler.independent for c in (first, second)):
+        return Interval(*student_t(gaps, confidence), confidence, "t")
+    engines = [(c.rollouts(), c.model.engine) for c in (first, second) if c.model.engine is not None]
+    fit = regress(gaps, [action_part(data, policy) for data, policy in engines])
+    return balanced_interval(fit, gaps, float(gaps.mean()), confidence)

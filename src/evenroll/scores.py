@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,19 +60,25 @@ def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
     exact = _exact_fit(rollouts, policy) if isinstance(policy, TabularSoftmax) else None
     if exact is not None:
         return exact
-    part = action_part(rollouts, policy)
-    C, G = part.apart, rollouts.returns
-    spread = C - C.mean()
-    square = float(spread @ spread)
-    slope = float(spread @ G) / square if square > 0.0 else 0.0
-    residual = G - G.mean() - slope * spread
-    imbalance = slope * part.mean
-    variance = float(residual @ residual) / (n - 2)
-    factor = 1.0 / n + (part.mean**2 / square if square > 0.0 else 0.0)
-    total = float(G.var(ddof=1))
+    return regress(rollouts.returns, [action_part(rollouts, policy)])
+
+
+def regress(values: np.ndarray, parts: Sequence[ActionPart]) -> ScoreRegression:
+    """values [n] on action parts X, a slope for each: s² = RSS/(n − 1 − parts) · (1/n + m·(XᵀX)⁻¹m), m the parts' means."""
+    n = len(values)
+    X = np.stack([part.apart - part.apart.mean() for part in parts], axis=1)
+    m = np.array([part.mean for part in parts])
+    power = X.T @ X
+    inverse = np.linalg.pinv(power, hermitian=True) if power.any() else power
+    slope = inverse @ (X.T @ values)
+    residual = values - values.mean() - X @ slope
+    freedom = n - 1 - len(parts)
+    imbalance, variance = float(slope @ m), float(residual @ residual) / freedom
+    total = float(values.var(ddof=1))
     explained = max(1.0 - variance / total, 0.0) if total > 0.0 else 0.0
-    error = math.sqrt(variance * factor)
-    return ScoreRegression(float(G.mean()) - imbalance, error, n - 2, imbalance, part.unseen, explained=explained)
+    error = math.sqrt(variance * (1.0 / n + float(m @ inverse @ m)))
+    unseen = max(part.unseen for part in parts)
+    return ScoreRegression(float(values.mean()) - imbalance, error, freedom, imbalance, unseen, explained=explained)
 
 
 def _exact_fit(rollouts: Rollouts, policy: TabularSoftmax) -> ScoreRegression | None:
