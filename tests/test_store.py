@@ -219,3 +219,12 @@ def test_damaged_timings_are_no_timings(tmp_path: Path) -> None:
     for text in ("[]", '{"seconds": 1}', '{"seconds": {"fig1": "long"}}', "[" * 100_000, "{", '{"seconds": {"fig1": [1]}}'):
         (tmp_path / "timings.json").write_text(text)
         assert _timings(tmp_path) == {}
+
+
+def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
+    store, block = Store(tmp_path), MANY[0]
+    path = store.path(block.key)
+    path.parent.mkdir(parents=True)
+    (path.parent / f".{path.name}.half").write_bytes(b"half a file")
+    ensure(store, [block], pool=get_pool(workers=1))
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
