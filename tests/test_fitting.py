@@ -9,7 +9,7 @@ from scipy import optimize, stats
 from evenroll.collect import Driver
 from evenroll.domains import get_domain
 from evenroll.errors import DataError
-from evenroll.fitting import GaussianHead, SoftmaxHead, fitted_log_probs, maximise, with_features, with_fit
+from evenroll.fitting import Curvature, GaussianHead, SoftmaxHead, fitted_log_probs, maximise, with_features, with_fit
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import OnPolicy
@@ -64,9 +64,8 @@ def test_gaussian_fit_is_the_optimum(mean: str, scale: str) -> None:
     phi = psi if scale == "softplus" else np.ones((400, 1))
     start = np.concatenate([0.2 * rng.normal(size=6), 0.2 * rng.normal(size=phi.shape[1])])
     model = GaussianHead(psi, phi, np.tanh(psi @ start[:6]) + 0.5 * rng.normal(size=400), mean, scale)
-    at = model.log_probs(start)[1]
-    H = model.assemble([weighted_gram(x, w) for x, w in zip(model.designs, model.weights(at), strict=True)])
-    prior = model.prior(H)
+    curvature = Curvature(model, model.log_probs(start)[1])
+    prior = curvature.prior
 
     def objective(x: np.ndarray) -> float:
         return float(-model.log_probs(x)[0].sum() + 0.5 * prior @ (x - start) ** 2)
@@ -78,7 +77,7 @@ def test_gaussian_fit_is_the_optimum(mean: str, scale: str) -> None:
         optimize.check_grad(lambda x: model.log_probs(x)[0].sum(), lambda x: model.gradient(model.log_probs(x)[1]), start)
         < 1e-2
     )
-    assert (prior < np.diag(H) / 100).all()  # a prior of one step in 400
+    assert (prior < np.concatenate([np.diag(g) for g in curvature.grams]) / 100).all()  # a prior of one step in 400
 
 
 def test_separable_data_is_fitted_with_certainty() -> None:

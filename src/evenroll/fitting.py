@@ -8,7 +8,7 @@ near to the optimum as the optimum of half the data would be: nothing is carried
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from evenroll.errors import DataError
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.policies.heads import LOG_SQRT_2PI
 from evenroll.rollouts import Rollouts
-from evenroll.tall import apply, column_sums, solve_positive, weighted_gram
+from evenroll.tall import apply, column_counts, column_sums, solve_positive, weighted_gram
 
 ITERATIONS = 300
 CLOSE = 1e-3  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
@@ -86,23 +86,29 @@ def _fit_gaussian(policy: MLP, psi: np.ndarray, actions: np.ndarray, dimension: 
 class Likelihood(Protocol):
     """log p(a_t|ψ_t; x) of every step. `at` is what evaluating it leaves behind for the derivatives of the sum.
 
-    The curvature is assembled from Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w.
-    prior  [parameters] steps like θ_e's own that each parameter is given for free
+    The curvature is made of Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w: blocks along its
+    diagonal, in the order of the parameters; without a bound, each Gram matrix is one.
+    bounded  whether Σ log p has an upper bound whatever the data
     """
+
+    bounded: ClassVar[bool]
 
     @property
     def designs(self) -> list[np.ndarray]: ...
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, Any]: ...
     def gradient(self, at: Any) -> np.ndarray: ...
     def weights(self, at: Any) -> list[np.ndarray]: ...
-    def assemble(self, grams: list[np.ndarray]) -> np.ndarray: ...
-    def prior(self, curvature: np.ndarray) -> np.ndarray: ...
+    def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class SoftmaxHead:
-    """log softmax(0, Wψ)[a]: x = W [actions − 1, features], relative to the first action. Concave."""
+    """log softmax(0, Wψ)[a]: x = W [actions − 1, features], relative to the first action. Concave.
 
+    Where the data can be separated the supremum of the likelihood is approached, not reached.
+    """
+
+    bounded: ClassVar[bool] = True
     psi: np.ndarray
     actions: np.ndarray
     n: int
@@ -131,22 +137,19 @@ class SoftmaxHead:
         """diag p − ppᵀ."""
         return [at[i] * ((i == j) - at[j]) for i, j in self.pairs]
 
-    def assemble(self, grams: list[np.ndarray]) -> np.ndarray:
+    def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]:
         m, free = self.psi.shape[1], self.n - 1
         H = np.empty((free, m, free, m))
         for (i, j), gram in zip(self.pairs, grams, strict=True):
             H[i - 1, :, j - 1] = H[j - 1, :, i - 1] = gram
-        return H.reshape(m * free, m * free)
-
-    def prior(self, curvature: np.ndarray) -> np.ndarray:
-        """None: the likelihood is bounded. Where the data can be separated its supremum is approached, not reached."""
-        return np.zeros(len(curvature))
+        return [H.reshape(m * free, m * free)]
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianHead:
     """log N(a; mean(ψw), scale(φu)²): x = (w, u), with the policy's link functions. Not concave, but smooth near θ_e."""
 
+    bounded: ClassVar[bool] = False
     psi: np.ndarray
     phi: np.ndarray  # ψ again, or a constant where the scale does not depend on the state
     actions: np.ndarray
@@ -179,17 +182,8 @@ class GaussianHead:
         """Their expectation (Fisher scoring): mean and scale are orthogonal."""
         return [at[1] ** 2, 2.0 * at[2] ** 2]
 
-    def assemble(self, grams: list[np.ndarray]) -> np.ndarray:
-        m, k = len(grams[0]), len(grams[1])
-        H = np.zeros((m + k, m + k))
-        H[:m, :m], H[m:, m:] = grams
-        return H
-
-    def prior(self, curvature: np.ndarray) -> np.ndarray:
-        """One step on which the feature fires: else the likelihood is infinite while some feature has fired only once
-        (a Gaussian around that action, of no width), which among many features it has for most of a trial."""
-        fired = np.concatenate([np.count_nonzero(x, axis=0) for x in self.designs])
-        return np.asarray(np.diag(curvature) / np.maximum(fired, 1))
+    def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]:
+        return grams
 
 
 # ---- Newton's method -----------------------------------------------------------------------------------------
@@ -200,10 +194,10 @@ def maximise(model: Likelihood, start: np.ndarray) -> np.ndarray:
     x = start
     log_p, at = model.log_probs(x)
     curvature = Curvature(model, at)
-    prior = model.prior(curvature.matrix)
+    prior = curvature.prior
     for _ in range(ITERATIONS):
         gradient = model.gradient(at) - prior * (x - start)
-        step = solve_positive(curvature.matrix + np.diag(prior), gradient[:, None], RIDGE)[:, 0]
+        step = curvature.solve(gradient)
         height = _height(log_p, prior, x - start)
         for halvings in range(100):  # many where θ_e is all but certain and the data is not
             further = x + step / 2.0**halvings
@@ -224,15 +218,28 @@ def _height(log_p: np.ndarray, prior: np.ndarray, away: np.ndarray) -> float:
 
 
 class Curvature:
-    """The matrix of second derivatives, kept up to date only in the steps whose weight has changed noticeably."""
+    """The matrix of second derivatives, kept up to date only in the steps whose weight has changed noticeably.
+
+    prior  [parameters] steps like θ_e's own that each is given for free. Where the likelihood has no bound, one step on
+           which the feature fires: else it is infinite while some feature has fired only once (a Gaussian around that
+           action, of no width), which among many features it has for most of a trial.
+    """
 
     def __init__(self, model: Likelihood, at: Any) -> None:
         self.model, self.weights = model, model.weights(at)
         self.grams = [weighted_gram(x, w) for x, w in zip(model.designs, self.weights, strict=True)]
+        self.prior = np.zeros(sum(map(len, model.blocks(self.grams))))
+        if not model.bounded:
+            fired = np.concatenate([column_counts(x) for x in model.designs])
+            self.prior = np.concatenate([np.diag(g) for g in self.grams]) / np.maximum(fired, 1.0)
 
-    @property
-    def matrix(self) -> np.ndarray:
-        return self.model.assemble(self.grams)
+    def solve(self, gradient: np.ndarray) -> np.ndarray:
+        """The Newton step."""
+        steps, done = [], 0
+        for block in self.model.blocks(self.grams):
+            part = slice(done, done := done + len(block))
+            steps.append(solve_positive(block + np.diag(self.prior[part]), gradient[part, None], RIDGE)[:, 0])
+        return np.concatenate(steps)
 
     def update(self, at: Any) -> None:
         for x, old, new, gram in zip(self.model.designs, self.weights, self.model.weights(at), self.grams, strict=True):

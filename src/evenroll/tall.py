@@ -19,23 +19,31 @@ REORDERED = FUSED | {"reassoc"}  # a sum may be taken in any order: the order of
 TINY = 1e-30  # what rounding may leave of a pivot
 WIDE = 8  # outputs from which on it pays to go along them
 BLOCK = 256  # rows transposed at a time: two blocks of 65 columns stay in the second-level cache
+PAD = 8  # columns of a block this much further apart: at a power of two they would all claim the same lines of the cache
 
 
 def weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Σ_n w_n x_n y_nᵀ: [m, k] from [N, m], [N], [N, k]."""
-    m, k = x.shape[1], y.shape[1]
-    total = np.zeros((m + m % 2, k + k % 2))  # the kernel works on pairs of columns
-    _product(_number(x), _number(y))(_rows(x), _reals(weights), _rows(y), False, total)
-    return total[:m, :k]
+    return _weighted_product(x, weights, y, False)
 
 
 def weighted_gram(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_n x_n x_nᵀ: [m, m] from [N, m], [N]; half the work of the general product."""
-    m, rows = x.shape[1], _rows(x)
-    total = np.zeros((m + m % 2, m + m % 2))
-    _product(_number(x), _number(x))(rows, _reals(weights), rows, True, total)
-    upper = np.triu(total[:m, :m])
-    return np.asarray(upper + np.triu(upper, 1).T)
+    return _weighted_product(x, weights, x, True)
+
+
+def _weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray, symmetric: bool) -> np.ndarray:
+    m, k = x.shape[1], y.shape[1]
+    total = np.zeros((m + m % 2, k + k % 2))  # the kernel works on pairs of columns
+    _product(_number(x), _number(y))(_rows(x), _reals(weights), _rows(y), symmetric, total)
+    return total[:m, :k]
+
+
+def column_counts(x: np.ndarray) -> np.ndarray:
+    """How many entries of each column are not zero: [m] from [N, m]."""
+    counts = np.zeros(x.shape[1])
+    _counts(_number(x))(_rows(x), counts)
+    return counts
 
 
 def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -77,10 +85,10 @@ def _number(x: np.ndarray) -> Any:
     return number_type(_rows(x[:0]).dtype)
 
 
-def _product_kernel(x: Any, weights: Any, y: Any, upper: Any, total: Any) -> None:
+def _product_kernel(x: Any, weights: Any, y: Any, symmetric: Any, total: Any) -> None:
     """Block by block: columns made contiguous, then dot products, four at a time."""
     m, k = x.shape[1], y.shape[1]
-    left, right = np.zeros((m + m % 2, BLOCK)), np.zeros((k + k % 2, BLOCK))
+    left, right = np.zeros((m + m % 2, BLOCK + PAD)), np.zeros((k + k % 2, BLOCK + PAD))
     for first in range(0, len(x), BLOCK):
         rows = min(BLOCK, len(x) - first)
         for t in range(rows):
@@ -90,7 +98,7 @@ def _product_kernel(x: Any, weights: Any, y: Any, upper: Any, total: Any) -> Non
                 right[j, t] = y[first + t, j]
         for i in range(0, m, 2):
             a0, a1 = left[i], left[i + 1]
-            for j in range(i if upper else 0, k, 2):
+            for j in range(i if symmetric else 0, k, 2):
                 b0, b1 = right[j], right[j + 1]
                 c00, c01, c10, c11 = 0.0, 0.0, 0.0, 0.0
                 for t in range(rows):
@@ -102,6 +110,10 @@ def _product_kernel(x: Any, weights: Any, y: Any, upper: Any, total: Any) -> Non
                 total[i, j + 1] += c01
                 total[i + 1, j] += c10
                 total[i + 1, j + 1] += c11
+    if symmetric:
+        for i in range(k):
+            for j in range(i):
+                total[i, j] = total[j, i]
 
 
 def _sums_kernel(x: Any, weights: Any, total: Any) -> None:
@@ -114,6 +126,12 @@ def _sums_kernel(x: Any, weights: Any, total: Any) -> None:
     for t in range(whole, len(x)):
         for i in range(len(total)):
             total[i] += weights[t] * x[t, i]
+
+
+def _counts_kernel(x: Any, counts: Any) -> None:
+    for t in range(len(x)):
+        for i in range(len(counts)):
+            counts[i] += 1.0 if x[t, i] != 0.0 else 0.0
 
 
 def _apply_kernel(x: Any, columns: Any, result: Any) -> None:
@@ -194,6 +212,13 @@ def _sums(x: Any) -> Any:
     from numba import float64, void
 
     return compiled(_sums_kernel, void(x[:, ::1], float64[::1], float64[::1]), fastmath=FUSED)
+
+
+@functools.cache
+def _counts(x: Any) -> Any:
+    from numba import float64, void
+
+    return compiled(_counts_kernel, void(x[:, ::1], float64[::1]), fastmath=FUSED)
 
 
 @functools.cache
