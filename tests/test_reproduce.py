@@ -66,7 +66,8 @@ def test_full_size_is_the_papers() -> None:
     for name in ("fig2", "fig3", "fig6", "fig7"):
         for work, trials in targets()[name].wanted().items():
             known = resolve(work)
-            assert trials == 200
+            estimates = known.domain.name == "bandit" and not known.sampling_error
+            assert trials == (5000 if estimates else 200)  # where 200 could not show the published difference
             points = [int(known.truth.mean_length * 2**i) for i in range(14)]
             assert list(known.checkpoints) == ([0] if known.initial else []) + points
 

@@ -90,9 +90,9 @@ def _plain(chart: Chart) -> dict[str, Any]:
 
 
 def _size(scale: Scale) -> str:
-    size = f"{scale.trials} trials, up to {scale.budget:,.0f} mean episodes each"
+    size = f"{scale.trials} trials ({scale.bandit_trials:,} on the bandit), up to {scale.budget:,.0f} mean episodes each"
     if (scale.trials, scale.budget) == (FULL.trials, FULL.budget):
-        return f"{size}, as in the paper."
+        return f"{size}; the paper has {FULL.trials} everywhere."
     paper = f"{FULL.trials} and {FULL.budget:,.0f}"
     return f'<span class="badge">Smaller than the paper</span> {size}; the paper has {paper}. Expect “cannot tell”.'
 

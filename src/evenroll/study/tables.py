@@ -101,7 +101,8 @@ def _published(target: Target, method: str, domain: str) -> Number | None:
 def markdown(found: FinalTable, scale: Scale) -> str:
     """Measured, published and both relative to on-policy Monte Carlo."""
     head = "| | " + " | ".join(found.titles) + " |\n|---|" + "---|" * len(found.domains)
-    lines = [f"# {found.title}", "", f"{scale.trials} trials, {scale.budget:g} mean episodes, ± one standard error.", ""]
+    size = f"{scale.trials} trials ({scale.bandit_trials} on the bandit), {scale.budget:g} mean episodes"
+    lines = [f"# {found.title}", "", f"{size}, ± one standard error.", ""]
     ways: tuple[tuple[str, Callable[[Cell], str]], ...] = (
         ("Measured", lambda c: number(c.measured)),
         (
