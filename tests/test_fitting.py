@@ -9,6 +9,8 @@ from scipy import optimize, stats
 from evenroll.collect import Driver
 from evenroll.domains import get_domain
 from evenroll.errors import DataError
+from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
+from evenroll.estimators.fqe import fitted_q_evaluation, with_q
 from evenroll.fitting import Curvature, GaussianHead, SoftmaxHead, fitted_log_probs, maximise, with_features, with_fit
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.rollouts import Rollouts
@@ -129,6 +131,15 @@ def test_all_checkpoints_at_once(name: str, base_seed: int) -> None:
         assert together[i] == pytest.approx(gradient_sampling_error(part, policy), rel=1e-3)
         assert fitted.prefix(steps).log_fit is None  # the fit belongs to all of the data
         assert kl_sampling_error(with_fit(part, policy), policy) == kl_sampling_error(part, policy)
+
+
+@pytest.mark.parametrize("name", ["gridworld", "cartpole", "cartpole-continuous"])
+def test_one_q_serves_all_that_need_it(name: str, base_seed: int) -> None:
+    policy, data = collected(name, 60, base_seed)
+    shared = with_q(data, policy)
+    assert shared.prefix(100).q_fit is None  # it belongs to all of the data
+    for estimate in (fitted_q_evaluation, doubly_robust, weighted_doubly_robust):
+        assert estimate(shared, policy) == estimate(data, policy)
 
 
 @pytest.mark.statistical

@@ -382,9 +382,10 @@ class Divergence:
 
         Measured (docs/auto.md): the paper's step sizes reach 4 nats an episode and `auto` 8; ros with α = 1000 on
         cartpole 45, with 0.65 a step. Per step, the bandit's 2.0 is harmless, for its episodes are one step long.
+        A behaviour with mass on single points (roa, real actions) has no finite KL to watch.
         """
         surely = max(self.kl - 2.0 * self.kl_se, 0.0)
-        return surely > 0.25 and surely * self.kl_per_episode > 16.0 * self.kl
+        return math.isfinite(self.kl) and surely > 0.25 and surely * self.kl_per_episode > 16.0 * self.kl
 
 
 class Driver:

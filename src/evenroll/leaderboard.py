@@ -7,10 +7,10 @@ A sampler's data is collected once per trial and handed to each of its estimator
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.collect import Driver
 from evenroll.domains import DOMAINS, Domain, Truth, get_domain
-from evenroll.errors import EvenrollError, NoEstimate, SpecError
+from evenroll.errors import EvenrollError, SpecError
 from evenroll.files import write_atomically
-from evenroll.fitting import with_features, with_fit
 from evenroll.language import Method, get_method
 from evenroll.parallel import Pool, get_pool, in_order
 from evenroll.plots import save_figure
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
+from evenroll.study.trials import Trials, run_trial
 from evenroll.values import truth
 
 BUDGETS = (32, 128, 512, 2048, 8192)  # mean episode lengths
@@ -186,55 +185,16 @@ def _board(
     theory = known.variance / (np.array(steps) / known.mean_length * known.value**2)
     rows: list[Row] = []
     for sampler, methods in groups.items():
-        _trial(domain, policy, sampler, methods, known, (1,), (seed, 0))  # compiles before the clock starts
-        trial = functools.partial(_trial, domain, policy, sampler, methods, known, steps)
-        results = in_order(trial, [(seed, t) for t in range(trials)], pool, lambda done, total: one_more())
-        errors = np.stack([r[0] for r in results]) - 1.0  # [trials, methods, budgets]
-        runaway, seconds = sum(r[1] for r in results), sum(r[2] for r in results)
+        way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps)
+        run_trial(dataclasses.replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
+        jobs = [(seed, t) for t in range(trials)]
+        results = in_order(functools.partial(run_trial, way), jobs, pool, lambda done, total: one_more())
+        errors = np.stack([r.values for r in results]) - 1.0  # [trials, methods, budgets]
+        runaway, seconds = sum(r.runaway for r in results), sum(r.seconds for r in results)
         for i, method in enumerate(methods):
             rows.append(_row(str(method), errors[:, i], theory, runaway, 1e6 * seconds / (trials * steps[-1])))
     rows.sort(key=lambda row: (not np.isfinite(row.mse[-1]), row.mse[-1]))
     return Board(str(domain), known, budgets, steps, trials, seed, tuple(rows))
-
-
-def _trial(
-    domain: Domain,
-    policy: Policy,
-    sampler: Sampler,
-    methods: Sequence[Method],
-    known: Truth,
-    checkpoints: Sequence[int],
-    seed: tuple[int, ...],
-) -> tuple[np.ndarray, bool, float]:
-    """([methods, checkpoints] estimates relative to the value, nan where there is none; ran away; seconds collecting)."""
-    needs = {m.estimator.needs for m in methods}
-    driver = Driver(
-        policy,
-        sampler,
-        seed,
-        gamma=domain.gamma,
-        horizon=domain.horizon,
-        value=known.value,
-        record_weights="weights" in needs,
-        record_steps="steps" in needs,
-    )
-    started = time.perf_counter()
-    data = driver.run(domain.trial_environment(seed), steps=checkpoints[-1])
-    seconds = time.perf_counter() - started
-    if any(m.estimator.features for m in methods):
-        data = with_features(data, policy)
-    estimates = np.full((len(methods), len(checkpoints)), np.nan)
-    for i, steps in enumerate(checkpoints):
-        part = data.prefix(steps)
-        if part.steps and any(m.estimator.fits for m in methods):
-            part = with_fit(part, policy)
-        for j, method in enumerate(methods):
-            try:
-                estimates[j, i] = method.estimator(part, policy) / known.value
-            except NoEstimate:
-                pass
-    divergence = driver.divergence  # a behaviour with mass on single points (roa, real actions) has no finite KL to watch
-    return estimates, divergence.runs_away and math.isfinite(divergence.kl), seconds
 
 
 def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> Row:

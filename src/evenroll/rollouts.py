@@ -31,6 +31,7 @@ class Rollouts:
     outputs      [N, n] the policy's outputs, where its network runs elsewhere (policies.Outside)
     success      [n] whether each trajectory succeeded, where the environment says so
     log_fit      [N] log π̂ of every step, π̂ fitted to exactly these steps, likewise; a part of the data has another
+    q_fit        (Q̂, V̂) of every step of finished trajectories, likewise
     """
 
     gamma: float
@@ -51,6 +52,7 @@ class Rollouts:
     outputs: np.ndarray | None = None
     success: np.ndarray | None = None
     log_fit: np.ndarray | None = None
+    q_fit: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def episodes(self) -> int:
@@ -85,6 +87,7 @@ class Rollouts:
             log_weights=_cut(self.log_weights, slice(n)),
             success=_cut(self.success, slice(n)),
             log_fit=None,
+            q_fit=None,
             **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
         )
 

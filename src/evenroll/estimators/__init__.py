@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
-from evenroll.estimators.fqe import fitted_q_evaluation
+from evenroll.estimators.fqe import fitted_q_evaluation, with_q
 from evenroll.estimators.fqe_net import SMALL, fitted_q_network
 from evenroll.estimators.importance import (
     ordinary_importance_sampling,
@@ -25,6 +25,7 @@ from evenroll.estimators.regression import (
     weighted_regression_importance_sampling,
 )
 from evenroll.estimators.score import score
+from evenroll.fitting import with_fit
 from evenroll.policies import Policy
 from evenroll.rollouts import Rollouts
 
@@ -37,7 +38,7 @@ class Estimator:
     needs        what must be recorded: returns, weights or every step
     log_weights  the trajectory weights it uses, for effective sample size and largest weight; None if it uses none
     features     whether it works on the policy's features (worth computing once for all prefixes of a trial)
-    fits         whether it needs π̂ (worth fitting once for all estimators of the same data)
+    fits         gives the rollouts what it would fit to them, so that others of the same data share it: π̂ or Q̂
     """
 
     name: str
@@ -45,7 +46,7 @@ class Estimator:
     needs: Literal["returns", "weights", "steps"]
     log_weights: Callable[[Rollouts, Policy], np.ndarray] | None = None
     features: bool = False
-    fits: bool = False
+    fits: Callable[[Rollouts, Policy], Rollouts] | None = None
 
     def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
         return self.function(rollouts, policy)
@@ -90,13 +91,15 @@ ESTIMATORS: dict[str, Estimator] = {
         Estimator("wis", _wis, "weights", _recorded),
         Estimator("wis+mc", _wis_then_mc, "weights", _recorded),
         Estimator("pdis", _pdis, "steps", _recorded),
-        Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=True),
-        Estimator("wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=True),
-        Estimator("fqe", fitted_q_evaluation, "steps", features=True),
+        Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=with_fit),
+        Estimator(
+            "wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=with_fit
+        ),
+        Estimator("fqe", fitted_q_evaluation, "steps", features=True, fits=with_q),
         Estimator("fqe-net", fitted_q_network, "steps", features=True),
         Estimator("fqe-net-small", _fqe_net_small, "steps", features=True),
-        Estimator("dr", doubly_robust, "steps", _recorded, features=True),
-        Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True),
+        Estimator("dr", doubly_robust, "steps", _recorded, features=True, fits=with_q),
+        Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True, fits=with_q),
         Estimator("score", score, "steps"),
     )
 }

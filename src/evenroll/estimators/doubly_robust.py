@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenroll.estimators.fqe import QFunction, fit_q, steps_of
+from evenroll.estimators.fqe import QFunction, steps_of, values_along
 from evenroll.estimators.importance import finished
 from evenroll.estimators.per_decision import discounts, running_log_weights, weighted_sum
 from evenroll.policies import Policy
@@ -19,7 +19,7 @@ def doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | None = None
 
     V is 0 after the last step of a trajectory. q: a fixed Q-function; if left out, Q̂ is fitted to the same data.
     """
-    v, surprise = _model(rollouts, q or fit_q(rollouts, policy))
+    v, surprise = _model(rollouts, policy, q)
     starts = np.concatenate([[0], rollouts.ends[:-1]])
     return float(v[starts].mean()) + weighted_sum(running_log_weights(rollouts), surprise) / rollouts.episodes
 
@@ -29,7 +29,7 @@ def weighted_doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | No
 
     Thomas and Brunskill 2016: a trajectory that has ended keeps its last weight in the sum over j. Biased, consistent.
     """
-    v, surprise = _model(rollouts, q or fit_q(rollouts, policy))
+    v, surprise = _model(rollouts, policy, q)
     starts = np.concatenate([[0], rollouts.ends[:-1]])
     log_w = running_log_weights(rollouts)
     times = steps_of(rollouts).times
@@ -38,10 +38,10 @@ def weighted_doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | No
     return float(v[starts].mean() + share @ surprise)
 
 
-def _model(rollouts: Rollouts, q: QFunction) -> tuple[np.ndarray, np.ndarray]:
+def _model(rollouts: Rollouts, policy: Policy, q: QFunction | None) -> tuple[np.ndarray, np.ndarray]:
     """V_t(s_t) and γᵗ (r_t + γ V_{t+1}(s_{t+1}) − Q_t(s_t, a_t)) of every step; where the model knows nothing it says 0."""
     finished(rollouts)
-    taken, v = (np.nan_to_num(x) for x in q.along(rollouts))
+    taken, v = (np.nan_to_num(x) for x in (q.along(rollouts) if q else values_along(rollouts, policy)))
     following = np.append(v[1:], 0.0)
     following[rollouts.ends - 1] = 0.0
     rewards = rollouts.column("rewards")[: len(v)]

@@ -14,6 +14,7 @@ trajectory happened to terminate there and not otherwise. Only finished trajecto
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,7 +39,7 @@ class QFunction(Protocol):
 
 def fitted_q_evaluation(rollouts: Rollouts, policy: Policy) -> float:
     """FQE(D) = (1/n) Σᵢ V̂_0(s_0ⁱ), V̂_t(s) = Σ_a π_e(a|s) Q̂_t(s, a)."""
-    return start_value(fit_q(rollouts, policy), rollouts)
+    return start_value(values_along(rollouts, policy)[1], rollouts)
 
 
 def fit_q(rollouts: Rollouts, policy: Policy) -> QFunction:
@@ -51,11 +52,21 @@ def fit_q(rollouts: Rollouts, policy: Policy) -> QFunction:
     raise DataError(f"{type(policy).__name__} has neither a table nor features to fit Q on; use fqe-net")
 
 
-def start_value(q: QFunction, rollouts: Rollouts) -> float:
-    """Mean of V̂_0 over the first states of the finished trajectories."""
+def values_along(rollouts: Rollouts, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+    """Q̂_t(s_t, a_t) and V̂_t(s_t) of every step of the finished trajectories, from the rollouts if they carry them."""
+    return rollouts.q_fit or fit_q(rollouts, policy).along(rollouts)
+
+
+def with_q(rollouts: Rollouts, policy: Policy) -> Rollouts:
+    """The same rollouts carrying Q̂ and V̂, so that all that need them share one fit."""
+    return dataclasses.replace(rollouts, q_fit=values_along(rollouts, policy))
+
+
+def start_value(v: np.ndarray, rollouts: Rollouts) -> float:
+    """Mean of V̂_0 over the first states of the finished trajectories; v: V̂_t(s_t) of every step."""
     finished(rollouts)
     starts = np.concatenate([[0], rollouts.ends[:-1]])
-    value = float(q.along(rollouts)[1][starts].mean())
+    value = float(v[starts].mean())
     if not np.isfinite(value):
         raise NoEstimate("the data has a state on the way in which it takes no action the evaluation policy would take")
     return value

@@ -17,7 +17,7 @@ from evenroll.errors import SpecError
 from evenroll.language import Method, get_method
 from evenroll.parallel import Pool, get_pool, in_order
 from evenroll.policies import Policy
-from evenroll.study.trials import ESS, GRADIENT, KL, LARGEST_WEIGHT, Trials, checkpoints_for, run_trial
+from evenroll.study.trials import ESS, GRADIENT, KL, LARGEST_WEIGHT, Trial, Trials, checkpoints_for, run_trial
 from evenroll.values import truth
 
 
@@ -206,8 +206,8 @@ def compare(
     curves = []
     for i, (method, way) in enumerate(zip(parsed, ways, strict=True)):
         mine = results[i * trials : (i + 1) * trials]
-        values = np.stack([v for v, _ in mine])
-        curves.append(Curve.of(str(method), way.columns, values, sum(away for _, away in mine)))
+        values = np.stack([r.values for r in mine])
+        curves.append(Curve.of(str(method), way.columns, values, sum(r.runaway for r in mine)))
     return Comparison(
         str(domain),
         known.value,
@@ -222,7 +222,7 @@ def compare(
     )
 
 
-def _one(seed: int, job: tuple[Trials, int]) -> tuple[np.ndarray, bool]:
+def _one(seed: int, job: tuple[Trials, int]) -> Trial:
     trials, number = job
     return run_trial(trials, (seed, number))
 

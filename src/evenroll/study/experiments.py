@@ -52,7 +52,7 @@ class Scale:
     seed: int = 0
 
     def estimate_trials(self, domain: str) -> int:
-        return self.bandit_trials if domain.partition(":")[0] == "bandit" else self.trials
+        return self.bandit_trials if domain == "bandit" else self.trials
 
     @property
     def budgets(self) -> tuple[float, ...]:

@@ -6,8 +6,10 @@ All methods of a trial share the environment's random stream and the initial dat
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,8 +77,15 @@ def initial_data(
     return driver.run(domain.trial_environment(seed), episodes=episodes)
 
 
-def run_trial(trials: Trials, seed: tuple[int, ...]) -> tuple[np.ndarray, bool]:
-    """([columns, checkpoints], whether π_b ran away). Estimates are relative to the true value; nan: there is none."""
+class Trial(NamedTuple):
+    """values [columns, checkpoints]: estimates are relative to the true value; nan: there is none."""
+
+    values: np.ndarray
+    runaway: bool  # π_b left π_e
+    seconds: float  # of collecting
+
+
+def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
     domain, policy, checkpoints = trials.domain, trials.policy, trials.checkpoints
     value = trials.truth.value
     if domain.redrawn:
@@ -95,15 +104,14 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> tuple[np.ndarray, bool]:
         record_weights="weights" in needs,
         record_steps=trials.sampling_error or "steps" in needs,
     )
+    started = time.perf_counter()
     data = driver.run(domain.trial_environment(seed), steps=checkpoints[-1])
-    fits = trials.sampling_error or any(e.fits for e in trials.estimators)
-    if fits or any(e.features for e in trials.estimators):
+    seconds = time.perf_counter() - started
+    if trials.sampling_error or any(e.features for e in trials.estimators):
         data = with_features(data, policy)
     values = np.full((len(trials.columns), len(checkpoints)), np.nan)
     for i, steps in enumerate(checkpoints):
-        part = data.prefix(steps)
-        if fits and part.steps:
-            part = with_fit(part, policy)  # one fit for all that need it
+        part = _with_fits(data.prefix(steps), trials)
         for j, estimator in enumerate(trials.estimators):
             try:
                 values[j, i] = estimator(part, policy) / value
@@ -118,7 +126,18 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> tuple[np.ndarray, bool]:
             values[-2, i] = kl_sampling_error(part, policy)
     if trials.sampling_error:
         values[-1] = gradient_sampling_errors(data, policy, checkpoints)
-    return values, driver.divergence.runs_away
+    return Trial(values, driver.divergence.runs_away, seconds)
+
+
+def _with_fits(part: Rollouts, trials: Trials) -> Rollouts:
+    """The data carrying what it would otherwise be fitted with more than once."""
+    fits = [with_fit] if trials.sampling_error else []
+    for fit in dict.fromkeys([*fits, *(e.fits for e in trials.estimators if e.fits)]):
+        try:
+            part = fit(part, trials.policy)
+        except NoEstimate:
+            pass  # whoever needs it will say so
+    return part
 
 
 def _start(trials: Trials, seed: tuple[int, ...]) -> Rollouts:
@@ -128,4 +147,4 @@ def _start(trials: Trials, seed: tuple[int, ...]) -> Rollouts:
 def run_trials(trials: Trials, seeds: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
     """([trials, columns, checkpoints], ran away [trials]), one trial per seed."""
     results = [run_trial(trials, seed) for seed in seeds]
-    return np.stack([values for values, _ in results]), np.array([away for _, away in results])
+    return np.stack([r.values for r in results]), np.array([r.runaway for r in results])
