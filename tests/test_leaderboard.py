@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 
 from evenroll.errors import SpecError
-from evenroll.leaderboard import leaderboard, markdown, write
+from evenroll.leaderboard import cells, leaderboard, markdown, matrix, write
 from evenroll.study import compare
 
-METHODS = ("os/mc", "os/fqe", "ros/mc", "odi/pdis")
+METHODS = ("os/mc", "os/fqe", "ros/mc", "init+ros/mc", "odi/pdis")
 
 
 def test_errors_are_those_of_compare_whatever_the_number_of_workers() -> None:
@@ -57,6 +58,10 @@ def test_files(tmp_path) -> None:
     assert any(row["missing"][0] > 0 for row in data[0]["methods"])
     text = paths[0].read_text()
     assert text == markdown(boards)
+    never = dataclasses.replace(boards[0].rows[0], mse=np.full(2, np.nan), missing=np.full(2, 12))
+    assert cells(never)[1:3] == ["–", "–"]
+    assert "12 trials without" in cells(never)[0]
+    assert "| – |" in matrix(dataclasses.replace(boards[0], rows=(never,)))[-1]
     assert "roa:rho=1/mc" in text
     assert "inf" not in text
     assert paths[2].stat().st_size > 10_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import signal
@@ -17,7 +18,7 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from evenroll.cli import app
-from evenroll.errors import SpecError
+from evenroll.errors import EvenrollError, SpecError
 from evenroll.study.blocks import BlockData, Work, resolve
 from evenroll.study.charts import charts
 from evenroll.study.claims import FAILS, HOLDS, UNDECIDED, Evidence, claims
@@ -107,7 +108,7 @@ def test_unknown_targets_are_named() -> None:
 
 
 def test_costs_are_positive_and_grow_with_the_budget() -> None:
-    for plan in plans(targets(QUICK).values(), 2, None, QUICK):
+    for plan in plans(targets(QUICK).values(), 2, None):
         assert plan.seconds >= 0.0
     small, large = (Work("cartpole", "ros", ("wris", "kl", "grad_norm"), (1.0, b)) for b in (64.0, 8192.0))
     assert 20 * cost(small) < cost(large)
@@ -252,6 +253,26 @@ def test_a_claim_can_hold_fail_and_be_undecided(ros: float, verdict: str) -> Non
     judged = claims(Evidence({"fig2": target}, invented(target, {"os": 1.0, "bpg": 1.0, "auto": 1.0, "ros": ros})))
     assert judged[0].text.startswith("ROS lowers MSE")
     assert judged[0].verdict == verdict
+
+
+@pytest.mark.parametrize("budget", [4.0, 32.0])
+def test_small_budgets_have_claims_too(budget: float) -> None:
+    """One about little data is left out, or undecided, where there is none to look at."""
+    chosen = {name: t for name, t in targets(QUICK.limited(20, budget)).items() if name in ("fig4", "fig13")}
+    found: dict[Work, Trialled] = {}
+    for target in chosen.values():
+        found |= invented(target, {"os": 1.0, "bpg": 1.0, "auto": 1.0, "ros": 0.5}, trials=20).found
+    judged = {c.text: c.verdict for c in claims(Evidence(chosen, Results(found)))}
+    assert any(text.startswith("CartPole: α = 100 needs") for text in judged) == (budget == 32.0)
+    if budget < 32.0:
+        assert next(v for text, v in judged.items() if text.startswith("Non-tabular")) == UNDECIDED
+
+
+def test_without_torch_a_long_run_is_refused_at_its_start(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EvenrollError, match="fig14 fits networks and needs torch"):
+        reproduce(["fig2", "fig14"], tmp_path, scale=SMALL, roster=Roster())
+    assert not (tmp_path / "store").exists()
 
 
 def test_every_target_has_charts_and_claims() -> None:

@@ -19,7 +19,7 @@ def leaderboard(
     out_dir: Annotated[Path, typer.Option("--out", help="Directory for leaderboard.md, .json and .png.")] = Path(
         "leaderboard"
     ),
-    trials: Annotated[int | None, typer.Option(help="Independent repetitions (default 200; 16 if --quick).")] = None,
+    trials: Annotated[int | None, typer.Option(help="Independent repetitions (default 200; 16 if --quick).", min=2)] = None,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
     executor: ExecutorOption = "threads",

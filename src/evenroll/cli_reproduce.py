@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for the store, figures and report.html.")]
 
+QUICK_HELP = "20 trials, budgets up to 2⁸ (more where it is cheap): all of it within 4 minutes."
+
 
 def reproduce(
     targets: Annotated[list[str] | None, typer.Argument(help="fig1 … fig14, table3, table4, theory, or all.")] = None,
     out_dir: OutOption = Path("reproduction"),
     trials: Annotated[int | None, typer.Option(help="Trials of every experiment; default: the paper's.", min=2)] = None,
     budget: Annotated[float | None, typer.Option(help="Largest budget, in mean episode lengths (default 8192).")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="20 trials, budgets up to 2⁸: all of it within 4 minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help=QUICK_HELP)] = False,
     method: Annotated[list[str] | None, typer.Option(help="One more SAMPLER/ESTIMATOR in every figure; repeatable.")] = None,
     domain: Annotated[list[str] | None, typer.Option(help="One more domain in every figure; repeatable.")] = None,
     seed: SeedOption = 0,
@@ -99,7 +101,7 @@ def _list(names: list[str], scale: Any, roster: Any, workers: int | None, direct
     for column, justify in (("target", "left"), ("what", "left"), ("steps", "right"), ("time", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     chosen = choose(names, scale, roster)
-    for plan in plans(chosen, workers, directory, scale):
+    for plan in plans(chosen, workers, directory):
         took = f"{_duration(plan.measured)} measured" if plan.measured is not None else f"≈ {_duration(plan.seconds)}"
         table.add_row(plan.target.name, plan.target.title, f"{plan.env_steps / 1e6:,.0f} M", took)
     out.print(table)

@@ -154,16 +154,16 @@ def leaderboard(
     )
 
 
-def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[str]) -> dict[Sampler, list[Method]]:
-    """Methods grouped by how they collect; those that cannot run this policy left out."""
-    groups: dict[Sampler, list[Method]] = {}
+def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[str]) -> dict[tuple[Sampler, bool], list[Method]]:
+    """Methods grouped by how they collect, and whether they start from data; those that cannot run this policy left out."""
+    groups: dict[tuple[Sampler, bool], list[Method]] = {}
     for spec in methods:
         method = get_method(spec, domain)
         try:
             method.sampler.check(policy)
         except SpecError:
             continue
-        groups.setdefault(method.sampler, []).append(method)
+        groups.setdefault((method.sampler, method.initial), []).append(method)
     if not groups:
         raise SpecError(f"none of the methods can run on {domain}")
     return groups
@@ -172,7 +172,7 @@ def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[str]) -> dict[
 def _board(
     domain: Domain,
     policy: Policy,
-    groups: dict[Sampler, list[Method]],
+    groups: dict[tuple[Sampler, bool], list[Method]],
     budgets: tuple[int, ...],
     trials: int,
     seed: int,
@@ -184,8 +184,8 @@ def _board(
     steps = tuple(max(1, math.floor(known.mean_length * b)) for b in budgets)
     theory = known.variance / (np.array(steps) / known.mean_length * known.value**2)
     rows: list[Row] = []
-    for sampler, methods in groups.items():
-        way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps)
+    for (sampler, initial), methods in groups.items():
+        way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps, initial)
         run_trial(dataclasses.replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
         jobs = [(seed, t) for t in range(trials)]
         results = in_order(functools.partial(run_trial, way), jobs, pool, lambda done, total: one_more())
@@ -264,6 +264,7 @@ def cells(row: Row) -> list[str]:
     fewer = _interval(1 / row.ratio[-1], 1 / high[-1], 1 / low[-1]) if row.ratio[-1] > 0 else "–"
     share = f"{row.bias[-1] / math.sqrt(row.mse[-1]):+.2f}" if row.mse[-1] > 0 else "–"
     name = row.method + (" (ran away)" if row.runaway else "")
+    name += f" ({row.missing[-1]} trials without an estimate)" if row.missing[-1] else ""
     return [name, *ratios, fewer, share, f"{row.microseconds:.2g}"]
 
 
@@ -275,6 +276,8 @@ def _interval(x: float, low: float, high: float) -> str:
 
 
 def _short(x: float) -> str:
+    if math.isnan(x):
+        return "–"
     if not SMALLEST <= x <= 1 / SMALLEST:
         return f"< {SMALLEST:g}" if x < SMALLEST else f"> {1 / SMALLEST:,.0f}"
     return f"{x:.2g}" if x < 100 else f"{x:,.0f}"
@@ -335,7 +338,7 @@ def plot(boards: Sequence[Board], path: str | Path) -> None:
         axis.set_title(board.domain, fontsize=11, loc="left")
         axis.grid(True, which="major", color="0.92")
         axis.spines[["top", "right"]].set_visible(False)
-        shown = np.concatenate([row.ratio[np.isfinite(row.ratio)] for row in board.rows])
+        shown = np.concatenate([line.get_ydata() for line in axis.lines])
         axis.set_ylim(max(shown.min(initial=0.5) * 0.6, SMALLEST), min(max(shown.max(initial=1.0) * 1.4, 2.0), 12.0))
     for axis in axes[-1]:
         axis.set_xlabel("budget, mean episodes")

@@ -117,7 +117,7 @@
         if (i < 0) continue;
         const row = el("div"), dot = el("i");
         dot.style.background = s.colour;
-        row.append(dot, `${s.label}: ${show(s.y[i])}` + (s.low ? ` ± ${show((s.high[i] - s.low[i]) / 2)}` : ""));
+        row.append(dot, `${s.label}: ${show(s.y[i])}` + (s.low ? ` [${show(s.low[i])}, ${show(s.high[i])}]` : ""));
         tip.append(row);
       }
       tip.style.display = "block";

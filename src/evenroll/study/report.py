@@ -90,11 +90,15 @@ def _plain(chart: Chart) -> dict[str, Any]:
 
 
 def _size(scale: Scale) -> str:
-    size = f"{scale.trials} trials ({scale.bandit_trials:,} on the bandit), up to {scale.budget:,.0f} mean episodes each"
-    if (scale.trials, scale.budget) == (FULL.trials, FULL.budget):
-        return f"{size}; the paper has {FULL.trials} everywhere."
-    paper = f"{FULL.trials} and {FULL.budget:,.0f}"
-    return f'<span class="badge">Smaller than the paper</span> {size}; the paper has {paper}. Expect “cannot tell”.'
+    size = (
+        f"{scale.trials} trials of up to {scale.budget:,.0f} mean episodes (budgets are given in mean episode lengths, so "
+        f"that domains compare); {scale.sweep_trials} where figures 4 and 12 vary a setting, {scale.bandit_trials:,} for "
+        "errors on the fixed bandit."
+    )
+    if scale.trials >= FULL.trials and scale.budget >= FULL.budget:
+        return size
+    paper = f"{FULL.trials} trials of {FULL.budget:,.0f}"
+    return f'<span class="badge">Smaller than the paper</span> {size} The paper has {paper}. Expect “cannot tell”.'
 
 
 def _claims(judged: Sequence[Claim]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -70,14 +71,13 @@ class Plan:
     measured: float | None  # seconds it took here, when nothing was there
 
 
-def plans(chosen: Iterable[Target], workers: int, directory: Path | None, scale: Scale) -> list[Plan]:
+def plans(chosen: Iterable[Target], workers: int, directory: Path | None) -> list[Plan]:
     known = _timings(directory)
     result = []
     for target in chosen:
-        wanted = target.wanted()
-        steps = sum(n * resolve(w).checkpoints[-1] for w, n in wanted.items())
+        wanted, steps = target.wanted(), _env_steps(target)
         seconds = sum(n * cost(w) for w, n in wanted.items()) / workers
-        result.append(Plan(target, steps, seconds, known.get(_timing_key(target, scale))))
+        result.append(Plan(target, steps, seconds, known.get(_timing_key(target))))
     return result
 
 
@@ -152,6 +152,7 @@ def reproduce(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
+    _require_torch(chosen)
     store = Store(directory / "store", say)
     pace = _Pace(chosen, progress)
     found: dict[Work, Trialled] = {}
@@ -174,12 +175,21 @@ def reproduce(
         results = Results(found)
         files += draw(target, results, directory, scale)
         if counts[False] == before[False] and len(wanted) == len(target.wanted()):
-            _note_timing(directory, _timing_key(target, scale), time.perf_counter() - begun, workers)
+            _note_timing(directory, _timing_key(target), time.perf_counter() - begun, workers)
         if target is chosen[-1] or time.perf_counter() - written > PAGE_EVERY:
             page = write_report(chosen[: chosen.index(target) + 1], results, directory / "report.html", scale)
             written = time.perf_counter()
     judged = claims(Evidence({t.name: t for t in chosen}, Results(found)))
     return Outcome(counts[True], counts[False], time.perf_counter() - started, (*files, page), tuple(judged))
+
+
+def _require_torch(chosen: Sequence[Target]) -> None:
+    """Networks are fitted at the end of a run that may take an hour: whoever lacks torch learns it at the start."""
+    needs = [t.name for t in chosen if any(m.startswith("fqe-net") for work in t.wanted() for m in work.measures)]
+    if needs and importlib.util.find_spec("torch") is None:
+        raise EvenrollError(
+            f"{', '.join(needs)} fits networks and needs torch: pip install 'evenroll[torch]', or leave it out"
+        )
 
 
 class _Pace:
@@ -237,8 +247,13 @@ def _timings(directory: Path | None) -> dict[str, float]:
         return {}
 
 
-def _timing_key(target: Target, scale: Scale) -> str:
-    return f"{target.name}, {scale.trials} trials, budget {scale.budget:g}"
+def _env_steps(target: Target) -> int:
+    return sum(n * resolve(work).checkpoints[-1] for work, n in target.wanted().items())
+
+
+def _timing_key(target: Target) -> str:
+    """Name and size: another roster or scale takes other times."""
+    return f"{target.name}, {_env_steps(target):,} steps"
 
 
 def _note_timing(directory: Path, name: str, seconds: float, workers: int | None) -> None:

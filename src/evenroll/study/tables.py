@@ -101,7 +101,7 @@ def _published(target: Target, method: str, domain: str) -> Number | None:
 def markdown(found: FinalTable, scale: Scale) -> str:
     """Measured, published and both relative to on-policy Monte Carlo."""
     head = "| | " + " | ".join(found.titles) + " |\n|---|" + "---|" * len(found.domains)
-    size = f"{scale.trials} trials ({scale.bandit_trials} on the bandit), {scale.budget:g} mean episodes"
+    size = f"{scale.trials} trials (Bandit: {scale.bandit_trials}), {scale.budget:g} mean episodes"
     lines = [f"# {found.title}", "", f"{size}, ± one standard error.", ""]
     ways: tuple[tuple[str, Callable[[Cell], str]], ...] = (
         ("Measured", lambda c: number(c.measured)),
