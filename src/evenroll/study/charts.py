@@ -21,13 +21,14 @@ COLOURS = {
     "init+os/wis+mc": "#d9a520", "os/fqe": "#66aaee", "ros/fqe": "#f0a050",
 }  # fmt: skip
 SPARE = ("#4477aa", "#3fb0c4", "#3a9a55", "#d9a520", "#f0a050", "#e0534f", "#9a6fd0", "#8a8a8a")
+SHADES = (("#e0534f", "#f0a050"), ("#9a6fd0", "#c79fe8"), ("#3a9a55", "#88c070"), ("#4477aa", "#66aaee"))  # two a method
 GREY = "#8a8a8a"
 Y_LABELS = {
     "mse": "mean squared error / v²",
     "median": "squared error / v²: median, quartiles",
     "kl": "sampling error, KL",
     "grad_norm": "mean |∇ log-likelihood|",
-    "ratio": "MSE of ROS / MSE of OS",
+    "ratio": "MSE / MSE of OS",
 }
 
 
@@ -130,11 +131,13 @@ def _theory(panel: Panel, results: Results) -> Iterator[Series]:
 def _sweeps(panel: Panel, results: Results) -> Iterator[Series]:
     x = np.array(panel.sweeps[0].x)
     yield Series("one", "no difference", GREY, x, np.ones(len(x)), dash="theory")
-    for i, sweep in enumerate(panel.sweeps):
+    for sweep in panel.sweeps:
         found = results.ratios(sweep)
         good = np.isfinite(found.ratio) & (found.ratio > 0)
         y, se = found.ratio[good], found.se[good]
-        shade = ("#e0534f", "#4477aa")[i % 2]
+        mine = [s.label for s in panel.sweeps if s.method == sweep.method]
+        methods = list(dict.fromkeys(s.method for s in panel.sweeps))
+        shade = SHADES[methods.index(sweep.method) % len(SHADES)][mine.index(sweep.label) % 2]
         yield Series(sweep.label, sweep.label, shade, found.x[good], y, np.maximum(y - se, y / 10), y + se)
 
 

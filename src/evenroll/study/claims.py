@@ -194,7 +194,11 @@ def fig3(evidence: Evidence) -> Iterator[Claim]:
 def fig4(evidence: Evidence) -> Iterator[Claim]:
     grid, pole, factors, epsilon = evidence.panels("fig4")
     yield any_step_size(evidence, grid)
-    finals = [(x.method, n) for x in grid.lines if (n := evidence.at(grid, x.method)) is not None]
+    finals = [
+        (x.method, n)
+        for x in grid.lines
+        if x.method.startswith(("os", "ros:")) and (n := evidence.at(grid, x.method)) is not None
+    ]
     steps = [larger.over(smaller) for (_, smaller), (_, larger) in itertools.pairwise(finals)]
     yield Claim(
         "fig4", "GridWorld: with much data, a larger α gives lower MSE.",
@@ -232,7 +236,7 @@ def any_step_size(evidence: Evidence, panel: Panel) -> Claim:
     verdicts, worst = [], (0.0, "")
     base = evidence.line(panel, "os/mc")
     assert base is not None
-    others = [x for x in panel.lines if x.method != "os/mc"]
+    others = [x for x in panel.lines if x.method.startswith("ros:")]
     places = range(1, len(evidence.results.steps(base)))  # after one mean episode all methods are alike
     comparisons = len(others) * len(places)
     for line in others:
@@ -257,7 +261,7 @@ def any_step_size(evidence: Evidence, panel: Panel) -> Claim:
 
 
 def sensitivity(evidence: Evidence, target: str, factors: Panel, epsilon: Panel) -> Iterator[Claim]:
-    mean, noise = factors.sweeps
+    mean, noise = (s for s in factors.sweeps if s.method == "ros/mc")
     where = title_of(factors.domain)
 
     def ends(sweep: Sweep) -> tuple[Ratio, Ratio, Ratio]:

@@ -20,7 +20,8 @@ DOMAINS = {
     "cartpole-continuous": "CartPoleContinuous",
 }
 REDRAWN = "bandit:redraw=1"  # another bandit in every trial: what table 3's column could have come from
-METHODS = ("os/mc", "bpg/ois", "ros/mc", "auto/mc")  # the paper's three, and ours; hyper-parameters: tables 1 and 2
+PAPER = ("os/mc", "bpg/ois", "ros/mc")  # hyper-parameters: tables 1 and 2
+METHODS = (*PAPER, "auto/mc")  # the paper's, where the paper has them; others in every figure
 INITIAL_ON_POLICY = ("init+os/mc", "init+os/wis+mc")  # what else the paper compares with where there is initial data
 ALPHAS = {"gridworld": (1.0, 10.0, 100.0, 1000.0, 10000.0), "cartpole": (1.0, 10.0, 100.0, 1000.0)}  # fig 4a, b
 SWEEP_ALPHA = 1000.0  # fig 4c, d and 12
@@ -82,6 +83,10 @@ class Roster:
     methods: tuple[str, ...] = METHODS
 
     @property
+    def others(self) -> tuple[str, ...]:
+        return tuple(m for m in self.methods if m not in PAPER)
+
+    @property
     def with_initial(self) -> tuple[str, ...]:
         """OS-MC without initial data, and everything with it."""
         first, *others = self.methods
@@ -105,9 +110,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A curve over settings: MSE of `works` relative to that of `against`, setting by setting."""
+    """A curve over settings: MSE of a method's `works` relative to that of `against`, setting by setting."""
 
     label: str
+    method: str
     x: tuple[float, ...]
     works: tuple[Work, ...]
     against: tuple[Work, ...]
@@ -197,47 +203,53 @@ def errors(column: str, collectors: tuple[str, ...], domains: tuple[str, ...], s
     return tuple(Panel(title_of(d), d, column, tuple(line(d, c) for c in collectors)) for d in domains)
 
 
-def alphas(domain: str, scale: Scale) -> Panel:
-    """Step sizes; the one of table 1 is the same work as in fig 2."""
+def alphas(domain: str, roster: Roster, scale: Scale) -> Panel:
+    """Step sizes of ROS; the one of table 1 is the same work as in fig 2."""
     from evenroll.domains import get_domain
 
     usual = get_domain(domain).paper["ros"]["alpha"]
-    methods = ["os/mc", *("ros/mc" if a == usual else f"ros:alpha={a:g}/mc" for a in ALPHAS[domain])]
-    panel = estimates("mse", tuple(methods), (domain,), scale)[0]
+    steps = tuple("ros/mc" if a == usual else f"ros:alpha={a:g}/mc" for a in ALPHAS[domain])
+    panel = estimates("mse", ("os/mc", *steps, *roster.others), (domain,), scale)[0]
     named = [replace(x, method=f"ros:alpha={usual:g}/mc") if x.method == "ros/mc" else x for x in panel.lines]
     return replace(panel, title=f"Step size α, {title_of(domain)}", lines=tuple(named))
 
 
-def sweep(name: str, x: tuple[float, ...], where: Callable[[float], tuple[str, float | None]], scale: Scale) -> Sweep:
-    def works(collect: str) -> tuple[Work, ...]:
-        settings = [where(value) for value in x]
-        return tuple(Work(d, collect, ("mc",), (scale.sweep_budget,), epsilon=e, seed=scale.seed) for d, e in settings)
+def sweeps(
+    name: str, x: tuple[float, ...], where: Callable[[float], tuple[str, float | None]], roster: Roster, scale: Scale
+) -> tuple[Sweep, ...]:
+    """ROS, then the methods that are not the paper's."""
+    settings = [where(value) for value in x]
 
-    return Sweep(name, x, works(f"ros:alpha={SWEEP_ALPHA:g}"), works("os"), scale.sweep_trials)
+    def works(method: str) -> tuple[Work, ...]:
+        collect, _, estimator = method.partition("/")
+        return tuple(Work(d, collect, (estimator,), (scale.sweep_budget,), epsilon=e, seed=scale.seed) for d, e in settings)
+
+    def one(method: str, spec: str) -> Sweep:
+        return Sweep(f"{label(method)}, {name}", method, x, works(spec), works("os/mc"), scale.sweep_trials)
+
+    return one("ros/mc", f"ros:alpha={SWEEP_ALPHA:g}/mc"), *(one(m, m) for m in roster.others)
 
 
-def sensitivity(domain: str, factors: tuple[Sweep, ...], epsilon: Sweep, log_x: bool) -> tuple[Panel, Panel]:
+def sensitivity(domain: str, factors: tuple[Sweep, ...], epsilons: tuple[Sweep, ...], log_x: bool) -> tuple[Panel, Panel]:
     return (
         Panel(f"Environment noise, {title_of(domain)}", domain, "ratio", sweeps=factors, x_label="factor", log_x=log_x),
-        Panel(f"Policy noise, {title_of(domain)}", domain, "ratio", sweeps=(epsilon,), x_label="ε", log_x=False),
+        Panel(f"Policy noise, {title_of(domain)}", domain, "ratio", sweeps=epsilons, x_label="ε", log_x=False),
     )
 
 
-def bandit_sensitivity(scale: Scale) -> tuple[Panel, Panel]:
-    def by(name: str, key: str) -> Sweep:
-        return sweep(name, BANDIT_FACTORS, lambda f: (f"bandit:{key}={f:g}", None), scale)
+def bandit_sensitivity(roster: Roster, scale: Scale) -> tuple[Panel, Panel]:
+    def by(name: str, key: str) -> tuple[Sweep, ...]:
+        return sweeps(name, BANDIT_FACTORS, lambda f: (f"bandit:{key}={f:g}", None), roster, scale)
 
-    epsilon = sweep("ε-greedy", BANDIT_EPSILONS, lambda e: ("bandit", e), scale)
-    factors = (by("mean factor", "mean_factor"), by("scale factor", "scale_factor"))
-    return sensitivity("bandit", factors, epsilon, True)
+    epsilons = sweeps("ε-greedy", BANDIT_EPSILONS, lambda e: ("bandit", e), roster, scale)
+    return sensitivity("bandit", (*by("mean factor", "mean_factor"), *by("scale factor", "scale_factor")), epsilons, True)
 
 
-def grid_sensitivity(scale: Scale) -> tuple[Panel, Panel]:
-    mean = sweep("mean factor", GRID_FACTORS, lambda f: (f"gridworld:mean_factor={f:g},noise=1", None), scale)
-    noise = sweep("noise ± f", GRID_FACTORS, lambda f: (f"gridworld:noise={f:g}", None), scale)
-    return sensitivity(
-        "gridworld", (mean, noise), sweep("ε-greedy", GRID_EPSILONS, lambda e: ("gridworld", e), scale), False
-    )
+def grid_sensitivity(roster: Roster, scale: Scale) -> tuple[Panel, Panel]:
+    mean = sweeps("mean factor", GRID_FACTORS, lambda f: (f"gridworld:mean_factor={f:g},noise=1", None), roster, scale)
+    noise = sweeps("noise ± f", GRID_FACTORS, lambda f: (f"gridworld:noise={f:g}", None), roster, scale)
+    epsilons = sweeps("ε-greedy", GRID_EPSILONS, lambda e: ("gridworld", e), roster, scale)
+    return sensitivity("gridworld", (*mean, *noise), epsilons, False)
 
 
 def wris(roster: Roster, scale: Scale) -> tuple[Panel, ...]:
@@ -283,7 +295,7 @@ def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Targ
         Target(
             "fig4",
             "Sensitivity: step size, environment noise, policy noise",
-            (alphas("gridworld", scale), alphas("cartpole", scale), *bandit_sensitivity(scale)),
+            (alphas("gridworld", roster, scale), alphas("cartpole", roster, scale), *bandit_sensitivity(roster, scale)),
         ),
         Target("fig5", "The domains, and the policies that are evaluated"),
         Target("fig6", "Sampling error (KL) without initial data", errors(KL, without, roster.domains, scale)),
@@ -298,7 +310,7 @@ def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Targ
             "Median and quartiles with initial data",
             estimates("median", roster.with_initial, roster.domains, scale),
         ),
-        Target("fig12", "Sensitivity on GridWorld: reward noise, policy noise", grid_sensitivity(scale)),
+        Target("fig12", "Sensitivity on GridWorld: reward noise, policy noise", grid_sensitivity(roster, scale)),
         Target("fig13", "MSE with weighted regression importance sampling", wris(roster, scale)),
         Target("fig14", "MSE with fitted Q-evaluation (fewer trials, small networks)", fqe(roster, scale)),
         Target(

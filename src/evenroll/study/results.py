@@ -59,7 +59,7 @@ class Results:
 
     def _ratio(self, work: Work, against: Work) -> tuple[float, float]:
         """MSEs of independent trials, so relative errors add in squares. Both share trials' seeds, not their actions."""
-        a, b = (self.found[w].curve("", "mc") for w in (work, against))
+        a, b = (self.found[w].curve("", w.measures[0]) for w in (work, against))
         if not b.mse[-1] > 0.0:
             return np.nan, np.nan
         ratio = a.mse[-1] / b.mse[-1]
