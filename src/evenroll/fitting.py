@@ -86,8 +86,8 @@ def _fit_gaussian(policy: MLP, psi: np.ndarray, actions: np.ndarray, dimension: 
 class Likelihood(Protocol):
     """log p(a_t|ψ_t; x) of every step. `at` is what evaluating it leaves behind for the derivatives of the sum.
 
-    The curvature is made of Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w: blocks along its
-    diagonal, in the order of the parameters; without a bound, each Gram matrix is one.
+    The curvature is made of Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w. `blocks` stand
+    along its diagonal, in the order of the parameters; without a bound, each Gram matrix is such a block.
     bounded  whether Σ log p has an upper bound whatever the data
     """
 

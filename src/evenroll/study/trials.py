@@ -86,6 +86,7 @@ class Trial(NamedTuple):
 
 
 def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
+    """Collect to the last checkpoint, then measure at each: all by `seed`, whatever else runs."""
     domain, policy, checkpoints = trials.domain, trials.policy, trials.checkpoints
     value = trials.truth.value
     if domain.redrawn:
