@@ -58,7 +58,7 @@ NATS = 5.0  # KL that a whole episode may cost: a tilt that lasts for long bends
 KEEP = 32.0  # past k = 256 D as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
 ENOUGH = 0.75  # steps per direction before which K is hardly known, and S mostly the episode's own echo: less gain
 PRIOR_OF_TIME = 0.03  # share of a table's advantages thought to change with time
-EVERY_STEP = 32  # K learns from every step up to 32 D of them, then from one in STRIDE
+EVERY_STEP = 32  # K learns from every step up to 32 per feature, then from one in STRIDE
 STRIDE = 16
 
 # memory: the clock, then scratch, then what was learnt
