@@ -31,9 +31,10 @@ from evenroll.kernel import (
     log_prob,
     number_type,
     pointer,
-    policy_view,
-    sampler_view,
+    policy_of,
+    sampler_of,
     shift,
+    view_types,
 )
 from evenroll.numerics import stream, uniform
 from evenroll.policies import Policy
@@ -93,17 +94,9 @@ _reset, _step = function_at(RESET), function_at(STEP)
 
 
 def _run_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    policy_arrays: Any,
     sampler_code: Any,
-    hyper: Any,
-    vectors: Any,
-    memory: Any,
+    sampler_arrays: Any,
     env_code: Any,
     params: Any,
     state: Any,
@@ -126,10 +119,7 @@ def _run_kernel(
     log_b: Any,
 ) -> int:
     """Advance until a limit, the end of the room for records, or a fault."""
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
-    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     choose, log_behavior = _choose(sampler_code[0], policy), _log_behavior(sampler_code[1], policy)
     update, end_episode = _update(sampler_code[2], policy), _end_episode(sampler_code[3], policy)
     reset, step = _reset(env_code[0], 0), _step(env_code[1], 0)
@@ -213,17 +203,9 @@ def _run_kernel(
 
 
 def _act_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    policy_arrays: Any,
     sampler_code: Any,
-    hyper: Any,
-    vectors: Any,
-    memory: Any,
+    sampler_arrays: Any,
     clock: Any,
     tally: Any,
     action_rng: Any,
@@ -231,10 +213,7 @@ def _act_kernel(
     action: Any,
     obs: Any,
 ) -> None:
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
-    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     if clock[STARTED] == 0:
         clock[T], tally[RETURN], tally[DISCOUNT], tally[LOG_WEIGHT], clock[STARTED] = 0, 0.0, 1.0, 0.0, 1
     for i in range(clock[ACTION_U]):
@@ -254,17 +233,9 @@ def _act_kernel(
 
 
 def _observe_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    policy_arrays: Any,
     sampler_code: Any,
-    hyper: Any,
-    vectors: Any,
-    memory: Any,
+    sampler_arrays: Any,
     clock: Any,
     tally: Any,
     action: Any,
@@ -272,10 +243,7 @@ def _observe_kernel(
     reward: Any,
     done: Any,
 ) -> None:
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
-    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     _update(sampler_code[2], policy)(policy, sampler, pointer(obs), pointer(action), reward)
     tally[RETURN] += tally[DISCOUNT] * reward
     tally[DISCOUNT] *= tally[GAMMA]
@@ -288,17 +256,9 @@ def _observe_kernel(
 
 
 def _absorb_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    policy_arrays: Any,
     sampler_code: Any,
-    hyper: Any,
-    vectors: Any,
-    memory: Any,
+    sampler_arrays: Any,
     observations: Any,
     actions: Any,
     rewards: Any,
@@ -309,10 +269,7 @@ def _absorb_kernel(
     n_action: Any,
 ) -> None:
     """Feed initial data to the sampler, step by step, as if it had just been collected."""
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
-    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     row = 0
     for episode in range(len(ends)):
         while row < ends[episode]:
@@ -326,38 +283,33 @@ def _absorb_kernel(
 _F, _I, _U = float64[::1], int64[::1], uint64[::1]
 
 
-def _view_types(number: Any) -> tuple[Any, ...]:
-    reals = number[::1]
-    return (_I, _I, _I, reals, reals, reals, _F, _I, _F, reals, _F)
-
-
 @functools.cache
 def _run(number: Any) -> Any:
     env = (_I, _F, _F, _F, _U)
     loop = (_I, _F, _U, _F, _F, _F)
     record = (_F, _I, _I, _F, _F, _F, _F, _F, _F)
-    return compiled(_run_kernel, int64(*_view_types(number), *env, *loop, *record))
+    return compiled(_run_kernel, int64(*view_types(number), *env, *loop, *record))
 
 
 @functools.cache
 def _act_one(number: Any) -> Any:
     from numba import void
 
-    return compiled(_act_kernel, void(*_view_types(number), _I, _F, _U, _F, _F, _F))
+    return compiled(_act_kernel, void(*view_types(number), _I, _F, _U, _F, _F, _F))
 
 
 @functools.cache
 def _observe_one(number: Any) -> Any:
     from numba import boolean, void
 
-    return compiled(_observe_kernel, void(*_view_types(number), _I, _F, _F, _F, float64, boolean))
+    return compiled(_observe_kernel, void(*view_types(number), _I, _F, _F, _F, float64, boolean))
 
 
 @functools.cache
 def _absorb(number: Any) -> Any:
     from numba import void
 
-    return compiled(_absorb_kernel, void(*_view_types(number), _F, _F, _F, _I, _F, _F, int64, int64))
+    return compiled(_absorb_kernel, void(*view_types(number), _F, _F, _F, _I, _F, _F, int64, int64))
 
 
 # ---- in Python -----------------------------------------------------------------------------------------------
@@ -419,7 +371,8 @@ class Driver:
         table = {**DEFAULT_PIECES, **sampler.pieces()}
         sampler_code = np.array([table[name].address(self.number) for name in SAMPLER_PIECES], dtype=np.int64)
         vectors, memory = sampler.state(policy)
-        self.view = (*policy.arrays(), sampler_code, sampler.hyper(policy, value, gamma), vectors, memory)
+        self.memory, self.vectors = memory, vectors
+        self.view = (policy.arrays(), sampler_code, (sampler.hyper(policy, value, gamma), vectors, memory))
         self.action_rng, self.env_rng = stream(*seed, 0), stream(*seed, 1)
         self.record_steps = record_steps
         weights = record_weights or record_steps or sampler.needs_weights

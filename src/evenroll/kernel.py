@@ -115,6 +115,20 @@ def sampler_type(number: Any) -> Any:
     return Reference(SamplerView, number)
 
 
+def _arrays_of(reference: Reference) -> Any:
+    """The tuple of arrays that a view is made from, as Python passes it."""
+    return types.Tuple([member.dtype[::1] for member in reference.members.values()])
+
+
+def policy_arrays(number: Any) -> Any:
+    return _arrays_of(policy_type(number))
+
+
+def view_types(number: Any) -> tuple[Any, ...]:
+    """Arguments that every kernel which runs a sampler begins with: policy, addresses of the sampler's pieces, sampler."""
+    return policy_arrays(number), int64[::1], _arrays_of(sampler_type(number))
+
+
 @functools.cache
 def sources_digest() -> str:
     """A digest of every Python source of the package: what a compiled result, or a stored one, depends on."""
@@ -228,9 +242,13 @@ if INTERPRETED:
         """A policy as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
         return PolicyView(*fields)
 
-    def sampler_view(*fields: Any) -> Any:
-        """A sampler as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
-        return SamplerView(*fields)
+    def policy_of(arrays: Any) -> Any:
+        """A policy as compiled code sees it, from its arrays. Lives as long as the calling function."""
+        return PolicyView(*arrays)
+
+    def sampler_of(arrays: Any) -> Any:
+        """A sampler as compiled code sees it, from its arrays. Lives as long as the calling function."""
+        return SamplerView(*arrays)
 
     def pointer(array: Any) -> Any:
         """The address of an array's first entry."""
@@ -256,10 +274,25 @@ else:
         """A policy as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
         return _view_on_stack(policy_type(theta.dtype))
 
+    def _view_of_arrays(reference: Any, arrays: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            struct = cgutils.alloca_once(builder, context.get_value_type(reference).pointee)
+            for i, kind in enumerate(arrays):
+                array = context.make_array(kind)(context, builder, builder.extract_value(arguments[0], i))
+                builder.store(array.data, cgutils.gep_inbounds(builder, struct, 0, i))
+            return struct
+
+        return reference(arrays), codegen
+
     @intrinsic
-    def sampler_view(c: Any, hyper: Any, vectors: Any, memory: Any) -> Any:
-        """A sampler as compiled code sees it, from pointers to its arrays. Lives as long as the calling function."""
-        return _view_on_stack(sampler_type(vectors.dtype))
+    def policy_of(c: Any, arrays: Any) -> Any:
+        """A policy as compiled code sees it, from its arrays. Lives as long as the calling function."""
+        return _view_of_arrays(policy_type(arrays[3].dtype), arrays)
+
+    @intrinsic
+    def sampler_of(c: Any, arrays: Any) -> Any:
+        """A sampler as compiled code sees it, from its arrays. Lives as long as the calling function."""
+        return _view_of_arrays(sampler_type(arrays[1].dtype), arrays)
 
     @intrinsic
     def pointer(typing_context: Any, array: Any) -> Any:

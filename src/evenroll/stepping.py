@@ -25,9 +25,10 @@ from evenroll.kernel import (
     function_at,
     log_prob,
     pointer,
-    policy_view,
-    sampler_view,
+    policy_of,
+    sampler_of,
     shift,
+    view_types,
 )
 from evenroll.numerics import uniform
 from evenroll.policies import Policy
@@ -41,17 +42,9 @@ _update, _end_episode = function_at(UPDATE), function_at(END_EPISODE)
 
 
 def _advance_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    policy_arrays: Any,
     sampler_code: Any,
-    hyper: Any,
-    vectors: Any,
-    memory: Any,
+    sampler_arrays: Any,
     clock: Any,
     tally: Any,
     rng: Any,
@@ -65,10 +58,7 @@ def _advance_kernel(
     log_b: Any,
 ) -> int:
     """Choose an action for every lane, and learn from those of the active ones. SOUND, or 2·lane + what is wrong."""
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
-    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     choose, log_behavior = _choose(sampler_code[0], policy), _log_behavior(sampler_code[1], policy)
     update = _update(sampler_code[2], policy)
     lanes, n_obs, n_action, n_slots = len(active), obs.shape[1], actions.shape[1], len(slots)
@@ -79,7 +69,7 @@ def _advance_kernel(
                     return 2 * e + BAD_OBSERVATION
     for e in range(lanes):
         for i in range(n_slots):
-            memory[slots[i]] = trajectories[e, i]
+            sampler.memory[slots[i]] = trajectories[e, i]
         for i in range(len(u)):
             u[i] = uniform(pointer(rng))
         here, a = shift(pointer(obs), e * n_obs), shift(pointer(actions), e * n_action)
@@ -98,52 +88,36 @@ def _advance_kernel(
             update(policy, sampler, here, a, 0.0)
             clock[STEPS] += 1
         for i in range(n_slots):
-            trajectories[e, i] = memory[slots[i]]
+            trajectories[e, i] = sampler.memory[slots[i]]
     return SOUND
 
 
 def _end_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    policy_arrays: Any,
     sampler_code: Any,
-    hyper: Any,
-    vectors: Any,
-    memory: Any,
+    sampler_arrays: Any,
     slots: Any,
     trajectories: Any,
     e: Any,
 ) -> None:
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
-    sampler = sampler_view(pointer(hyper), pointer(vectors), pointer(memory))
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     for i in range(len(slots)):
-        memory[slots[i]] = trajectories[e, i]
+        sampler.memory[slots[i]] = trajectories[e, i]
     _end_episode(sampler_code[3], policy)(policy, sampler, 0.0, 0.0)
     for i in range(len(slots)):
-        trajectories[e, i] = memory[slots[i]]
-
-
-def _view_types(number: Any) -> tuple[Any, ...]:
-    reals, floats, ints = number[::1], float64[::1], int64[::1]
-    return (ints, ints, ints, reals, reals, reals, floats, ints, floats, reals, floats)
+        trajectories[e, i] = sampler.memory[slots[i]]
 
 
 @functools.cache
 def _advance(number: Any) -> Any:
     floats, ints, table = float64[::1], int64[::1], float64[:, ::1]
     loop = (ints, floats, uint64[::1], floats, ints, table, ints, table, table, floats, floats)
-    return compiled(_advance_kernel, int64(*_view_types(number), *loop))
+    return compiled(_advance_kernel, int64(*view_types(number), *loop))
 
 
 @functools.cache
 def _end(number: Any) -> Any:
-    return compiled(_end_kernel, void(*_view_types(number), int64[::1], float64[:, ::1], int64))
+    return compiled(_end_kernel, void(*view_types(number), int64[::1], float64[:, ::1], int64))
 
 
 class Stepper:
@@ -166,9 +140,8 @@ class Stepper:
             raise SpecError(f"{sampler.name} learns from rewards as a whole trial goes on: only for the built-in domains")
         driver = Driver(policy, sampler, seed, gamma=gamma, horizon=1, initial=initial, record_weights=True)
         self.driver = driver
-        memory = driver.view[-1]
         self.slots = np.array(sampler.trajectory, dtype=np.int64)
-        self.trajectories = np.tile(memory[self.slots], (lanes, 1))
+        self.trajectories = np.tile(driver.memory[self.slots], (lanes, 1))
         self.actions = np.zeros((lanes, policy.action_dim))
         self.log_e, self.log_b = np.zeros(lanes), np.zeros(lanes)
         self._advance, self._end = _advance(driver.number), _end(driver.number)
@@ -192,10 +165,9 @@ class Stepper:
     def state(self) -> dict[str, np.ndarray]:
         """Everything that the next step depends on, as arrays to be saved or overwritten."""
         d = self.driver
-        vectors, memory = d.view[-2], d.view[-1]
         return {
-            "vectors": vectors,
-            "memory": memory,
+            "vectors": d.vectors,
+            "memory": d.memory,
             "clock": d.clock,
             "tally": d.tally,
             "rng": d.action_rng,

@@ -20,7 +20,8 @@ from evenroll.kernel import (
     log_prob,
     number_type,
     pointer,
-    policy_view,
+    policy_arrays,
+    policy_of,
     shift,
 )
 from evenroll.simd import aligned
@@ -123,7 +124,7 @@ class Policy:
         total = np.zeros(self.parameters, dtype=self.dtype)
         if len(observations):
             _sum_scores(number_type(self.dtype))(
-                *self.arrays(),
+                self.arrays(),
                 np.ascontiguousarray(observations, dtype=np.float64).ravel(),
                 np.ascontiguousarray(actions, dtype=np.float64).ravel(),
                 np.ones(len(observations)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64),
@@ -140,7 +141,7 @@ class Policy:
         arrays = self.arrays()
         out = arrays[-1]
         log_p = _probe(number)(
-            *arrays,
+            arrays,
             shift_by,
             float(step),
             np.atleast_1d(np.asarray(obs, dtype=np.float64)),
@@ -153,21 +154,14 @@ class Policy:
 
 @functools.cache
 def _probe(number: Any) -> Any:
-    from numba import float64, int64
+    from numba import float64
 
-    reals, floats, ints = number[::1], float64[::1], int64[::1]
-    signature = float64(ints, ints, ints, reals, reals, reals, floats, reals, float64, floats, floats, reals)
-    return compiled(_probe_kernel, signature)
+    reals, floats = number[::1], float64[::1]
+    return compiled(_probe_kernel, float64(policy_arrays(number), reals, float64, floats, floats, reals))
 
 
 def _probe_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    arrays: Any,
     vector: Any,
     step: Any,
     obs: Any,
@@ -175,9 +169,7 @@ def _probe_kernel(
     gradient: Any,
 ) -> float:
     """One forward pass, the log-probability of an action at θ and its score."""
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
+    policy = policy_of(arrays)
     forward(policy, pointer(vector), step, pointer(obs))
     log_p = log_prob(policy, policy.out, pointer(action))
     add_score(policy, pointer(obs), pointer(action), 1.0, pointer(gradient))
@@ -188,19 +180,12 @@ def _probe_kernel(
 def _sum_scores(number: Any) -> Any:
     from numba import float64, int64, void
 
-    reals, floats, ints = number[::1], float64[::1], int64[::1]
-    view = (ints, ints, ints, reals, reals, reals, floats)
-    return compiled(_sum_scores_kernel, void(*view, floats, floats, floats, int64, int64, reals))
+    floats = float64[::1]
+    return compiled(_sum_scores_kernel, void(policy_arrays(number), floats, floats, floats, int64, int64, number[::1]))
 
 
 def _sum_scores_kernel(
-    code: Any,
-    dims: Any,
-    index: Any,
-    theta: Any,
-    aux: Any,
-    work: Any,
-    out: Any,
+    arrays: Any,
     observations: Any,
     actions: Any,
     weights: Any,
@@ -208,9 +193,7 @@ def _sum_scores_kernel(
     n_action: Any,
     total: Any,
 ) -> None:
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
+    policy = policy_of(arrays)
     for t in range(len(weights)):
         obs, action = shift(pointer(observations), t * n_obs), shift(pointer(actions), t * n_action)
         forward(policy, policy.theta, 0.0, obs)

@@ -32,7 +32,8 @@ from evenroll.kernel import (
     number_type,
     piece,
     pointer,
-    policy_view,
+    policy_arrays,
+    policy_of,
     real,
     shift,
 )
@@ -205,7 +206,7 @@ class MLP(Policy):
         """ψ [N, F + 1], in `dtype`: what the outputs are linear in at observations [N, obs_dim], the constant 1 last."""
         observations = np.ascontiguousarray(observations, dtype=np.float64)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
-        _list_features(number_type(self.dtype))(*self.arrays(), observations, psi)
+        _list_features(number_type(self.dtype))(self.arrays(), observations, psi)
         return psi
 
     def parameters_of_actions(self, obs: np.ndarray) -> np.ndarray:
@@ -502,19 +503,13 @@ def prepare_mlp(policy: PolicyView) -> None:
 
 @functools.cache
 def _list_features(number: Any) -> Any:
-    from numba import float64, int64, void
+    from numba import float64, void
 
-    reals, floats, ints = number[::1], float64[::1], int64[::1]
-    view = (ints, ints, ints, reals, reals, reals, floats)
-    return compiled(_list_features_kernel, void(*view, float64[:, ::1], number[:, ::1]))
+    return compiled(_list_features_kernel, void(policy_arrays(number), float64[:, ::1], number[:, ::1]))
 
 
-def _list_features_kernel(
-    code: Any, dims: Any, index: Any, theta: Any, aux: Any, work: Any, out: Any, observations: Any, psi: Any
-) -> None:
-    policy = policy_view(
-        pointer(code), pointer(dims), pointer(index), pointer(theta), pointer(aux), pointer(work), pointer(out)
-    )
+def _list_features_kernel(arrays: Any, observations: Any, psi: Any) -> None:
+    policy = policy_of(arrays)
     for t in range(len(psi)):
         forward(policy, policy.theta, 0.0, pointer(observations[t]))
         features(policy, 1.0, pointer(psi[t]))
