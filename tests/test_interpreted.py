@@ -17,6 +17,7 @@ from evenroll.collect import Driver
 from evenroll.domains import get_domain
 from evenroll.errors import SpecError
 from evenroll.language import SAMPLERS, get_sampler
+from evenroll.stepping import Stepper
 out = {}
 for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):
     domain = get_domain(name)
@@ -31,6 +32,16 @@ for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):
         driver = Driver(policy, sampler, (1,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(domain.environment(None), steps=40)
         out[f"{name} {spec}"] = [data.actions.ravel().tolist(), data.log_b.tolist()]
+        if sampler.needs_rewards or spec not in ("auto", "ros"):
+            continue
+        stepper = Stepper(policy, sampler, (1,), gamma=domain.gamma, lanes=2)
+        seen = []
+        for t in range(6):  # two lanes side by side, one of them over after three steps
+            assert stepper.advance(np.ascontiguousarray(data.observations[[t, t + 6]]), np.ones(2, np.int64)) < 0
+            seen += [stepper.actions.ravel().tolist(), stepper.log_b.tolist()]
+            if t == 2:
+                stepper.end(0)
+        out[f"{name} {spec}, side by side"] = [sum(seen[::2], []), sum(seen[1::2], [])]
 print(json.dumps(out))
 """
 

@@ -252,7 +252,7 @@ if INTERPRETED:
 
     def pointer(array: Any) -> Any:
         """The address of an array's first entry."""
-        return array
+        return array.reshape(-1)
 
     def shift(p: Any, n: int) -> Any:
         """The pointer n entries further on."""
