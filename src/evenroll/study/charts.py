@@ -18,7 +18,8 @@ from evenroll.study.results import Results
 COLOURS = {
     "os/mc": "#4477aa", "bpg/ois": "#3a9a55", "ros/mc": "#e0534f", "auto/mc": "#9a6fd0", "os/wris": "#66aaee",
     "bpg/wris": "#88c070", "ros/wris": "#f0a050", "auto/wris": "#c79fe8", "init+os/mc": "#3fb0c4",
-    "init+os/wis+mc": "#d9a520", "os/fqe": "#66aaee", "ros/fqe": "#f0a050",
+    "init+os/wis+mc": "#d9a520", "os/fqe": "#66aaee", "bpg/fqe": "#88c070", "ros/fqe": "#f0a050", "auto/fqe": "#c79fe8",
+    "bpg/mc": "#3a9a55", "os/fqe-net": "#d9a520",
 }  # fmt: skip
 SPARE = ("#4477aa", "#3fb0c4", "#3a9a55", "#d9a520", "#f0a050", "#e0534f", "#9a6fd0", "#8a8a8a")
 SHADES = (("#e0534f", "#f0a050"), ("#9a6fd0", "#c79fe8"), ("#3a9a55", "#88c070"), ("#4477aa", "#66aaee"))  # two a method
