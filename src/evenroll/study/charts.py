@@ -82,7 +82,7 @@ def colour(method: str, place: int) -> str:
 def _lines(panel: Panel, results: Results) -> Iterator[Series]:
     many = panel.title.startswith("Step size")
     for i, line in enumerate(panel.lines):
-        shade = SPARE[i % len(SPARE)] if many else colour(line.method, i)
+        shade = SPARE[i % len(SPARE)] if many and line.method.startswith("ros:") else colour(line.method, i)
         y, low, high = statistic(results.curve(line), panel.quantity)
         x = results.steps(line)
         good = (x > 0) & np.isfinite(y) & (y > 0) & (results.curve(line).missing <= line.trials / 2)
