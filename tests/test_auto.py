@@ -214,11 +214,11 @@ def test_it_knows_when_its_steps_were_taken() -> None:
     first, _ = collect("cartpole", OnPolicy(), 7)
     driver = Driver(domain.policy(), Auto(), (1,), gamma=domain.gamma, horizon=domain.horizon, initial=first)
     data = driver.run(domain.trial_environment((1,)), episodes=9)
-    assert driver.view[-1][TIMES] == sum(n * (n - 1) // 2 for n in data.lengths)
+    assert driver.memory[TIMES] == sum(n * (n - 1) // 2 for n in data.lengths)
     together = Collector(domain.policy(), lanes=3)
     nobody = np.zeros(3, dtype=bool)
     for _ in range(5):
         together.act(np.zeros((3, 4)))
         together.observe(np.ones(3), nobody, nobody)
     assert together.stepper is not None
-    assert together.stepper.driver.view[-1][TIMES] == 3 * (0 + 1 + 2 + 3 + 4)
+    assert together.stepper.driver.memory[TIMES] == 3 * (0 + 1 + 2 + 3 + 4)
