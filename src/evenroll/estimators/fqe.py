@@ -268,7 +268,9 @@ def fit_linear(rollouts: Rollouts, policy: MLP) -> LinearQ:
         rho = solve_positive(G.reshape(d, d), c.reshape(d, 1), penalty)[:, 0]
         M = rollouts.gamma * solve_positive(G_known.reshape(d, d), B.reshape(d, d), penalty)
         W = _recursion(rho, M, steps.horizon).reshape(-1, k, m)
-        if np.abs((ahead * apply(psi, W[-1].T)).sum(axis=1)).max() <= bound:  # nan is not
+        with np.errstate(over="ignore", invalid="ignore"):
+            largest = np.abs((ahead * apply(psi, W[-1].T)).sum(axis=1)).max()
+        if largest <= bound:  # nan is not
             return LinearQ(W, policy)
     raise NoEstimate(f"{total} steps are too few for a linear model of {d} features: its values run away")
 
