@@ -15,7 +15,7 @@ MethodOption = Annotated[list[str] | None, typer.Option(help="SAMPLER/ESTIMATOR 
 def leaderboard(
     domains: Annotated[str, typer.Option(help="Comma-separated.")] = "bandit,gridworld,cartpole,cartpole-continuous",
     method: MethodOption = None,
-    quick: Annotated[bool, typer.Option("--quick", help="16 trials, budgets up to 2⁹: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="16 trials, budgets up to 2⁹: about two minutes.")] = False,
     out_dir: Annotated[Path, typer.Option("--out", help="Directory for leaderboard.md, .json and .png.")] = Path(
         "leaderboard"
     ),
