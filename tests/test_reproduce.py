@@ -267,6 +267,13 @@ def test_small_budgets_have_claims_too(budget: float) -> None:
         assert next(v for text, v in judged.items() if text.startswith("Non-tabular")) == UNDECIDED
 
 
+def test_other_methods_do_not_enter_claims_about_step_sizes() -> None:
+    target = targets(QUICK.limited(20, 32.0), Roster(methods=(*METHODS, "os/score", "ros:alpha=5/mc")))["fig4"]
+    found = invented(target, {"os": 1.0, "auto": 1.0, "ros": 0.5}, trials=20)
+    larger = next(c for c in claims(Evidence({"fig4": target}, found)) if "a larger α gives" in c.text)
+    assert [n.partition(" /")[0] for n in larger.numbers] == [f"ROS-MC, α = {10**i}" for i in range(5)]
+
+
 def test_without_torch_a_long_run_is_refused_at_its_start(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(EvenrollError, match="fig14 fits networks and needs torch"):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenroll.study.charts import statistic
-from evenroll.study.experiments import Line, Panel, Sweep, Target, label, title_of
+from evenroll.study.experiments import ALPHAS, Line, Panel, Sweep, Target, label, title_of
 from evenroll.study.laws import ACTIONS, laws
 from evenroll.study.results import Results
 from evenroll.study.tables import Number, Ratio
@@ -194,11 +194,7 @@ def fig3(evidence: Evidence) -> Iterator[Claim]:
 def fig4(evidence: Evidence) -> Iterator[Claim]:
     grid, pole, factors, epsilon = evidence.panels("fig4")
     yield any_step_size(evidence, grid)
-    finals = [
-        (x.method, n)
-        for x in grid.lines
-        if x.method.startswith(("os", "ros:")) and (n := evidence.at(grid, x.method)) is not None
-    ]
+    finals = [(x.method, n) for x in step_sizes(grid) if (n := evidence.at(grid, x.method)) is not None]
     steps = [larger.over(smaller) for (_, smaller), (_, larger) in itertools.pairwise(finals)]
     yield Claim(
         "fig4", "GridWorld: with much data, a larger α gives lower MSE.",
@@ -232,11 +228,16 @@ def fig4(evidence: Evidence) -> Iterator[Claim]:
     yield from sensitivity(evidence, "fig4", factors, epsilon)
 
 
+def step_sizes(panel: Panel) -> tuple[Line, ...]:
+    """OS and ROS by increasing α, as the paper has them; other methods may follow."""
+    return panel.lines[: 1 + len(ALPHAS[panel.domain])]
+
+
 def any_step_size(evidence: Evidence, panel: Panel) -> Claim:
     verdicts, worst = [], (0.0, "")
     base = evidence.line(panel, "os/mc")
     assert base is not None
-    others = [x for x in panel.lines if x.method.startswith("ros:")]
+    others = step_sizes(panel)[1:]
     places = range(1, len(evidence.results.steps(base)))  # after one mean episode all methods are alike
     comparisons = len(others) * len(places)
     for line in others:
