@@ -18,7 +18,7 @@ from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.rollouts import Rollouts
 from evenroll.samplers import OnPolicy
 from evenroll.sampling_error import gradient_sampling_error, gradient_sampling_errors, kl_sampling_error
-from evenroll.tall import apply, column_sums, solve_positive, weighted_gram, weighted_product
+from evenroll.tall import apply, column_counts, column_sums, solve_positive, weighted_gram, weighted_product
 
 
 @pytest.mark.parametrize(("n", "m", "k"), [(0, 3, 2), (1, 1, 1), (7, 5, 3), (600, 9, 12)])
@@ -28,6 +28,7 @@ def test_tall_products(n: int, m: int, k: int) -> None:
     x[rng.random(x.shape) < 0.5] = 0.0
     for ours, theirs in (
         (weighted_product(x, w, y), x.T @ (w[:, None] * y)), (weighted_gram(x, w), x.T @ (w[:, None] * x)),
+        (column_counts(x), (x != 0.0).sum(axis=0)),
         (column_sums(x, w), x.T @ w), (apply(x, matrix), x @ matrix),
     ):  # fmt: skip
         np.testing.assert_allclose(ours, theirs, atol=1e-11)
