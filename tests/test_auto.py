@@ -7,17 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from evenroll.collect import Driver
-from evenroll.collector import Collector
-from evenroll.domains import get_domain
+from evenroll.collection.lanes import SOUND, Lanes
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.language import get_sampler
+from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.rollouts import Rollouts
 from evenroll.samplers import Auto, OnPolicy, Sampler
-from evenroll.samplers.auto import TIMES, gain
+from evenroll.samplers.auto_network import gain
+from evenroll.samplers.auto_state import Memory
+from evenroll.samplers.table import get_sampler
 from evenroll.study import compare
-from evenroll.train import initial_policy
+from evenroll.study.training import initial_policy
 
 DOMAINS = ("bandit", "gridworld", "cartpole", "cartpole-continuous")
 
@@ -143,15 +145,17 @@ def test_several_dimensions_step_by_step(base_seed: int) -> None:
         [(rng.normal(size=(8, 2)), np.zeros(8))], rng.normal(size=(3, 8)), np.zeros(3), activation="tanh",
         head="gaussian", mean="identity", scale="log_std", log_std=np.array([0.0, -1.0, 1.0]),
     )  # fmt: skip
-    driver = Driver(policy, Auto(), (base_seed,), gamma=1.0, horizon=50)
+    lanes = Lanes(policy, Auto(), (base_seed,), gamma=1.0)
     S, K = np.zeros((9, 6)), np.zeros((9, 9))
     for k, obs in enumerate(np.random.default_rng(base_seed).normal(size=(5000, 2))):
-        action = driver.act(obs).copy()
+        assert lanes.advance(obs[None], np.ones(1, np.int64)) == SOUND
+        action = lanes.actions[0].copy()
         psi = policy.features(obs[None])[0]
         z = (action - psi[:-1] @ policy.head_weight.T) / np.exp(policy.log_std)
         S += np.outer(psi, np.concatenate([z, (z * z - 1) / math.sqrt(2)]))  # of mean 0 and variance 1 on-policy
         K += np.outer(psi, psi)
-        driver.observe(0.0, k % 50 == 49)
+        if k % 50 == 49:
+            lanes.end(0)
     assert (S * np.linalg.solve(K, S)).sum() / S.size < 0.4
 
 
@@ -190,7 +194,7 @@ def test_the_guard_tells_who_runs_away(name: str, spec: str, alarm: bool, base_s
     right = 0
     for run in range(5):
         driver = Driver(
-            domain.policy(), get_sampler(spec, domain), (base_seed, run), gamma=domain.gamma, horizon=domain.horizon
+            domain.policy(), get_sampler(spec, domain.paper), (base_seed, run), gamma=domain.gamma, horizon=domain.horizon
         )
         driver.run(domain.environment(None), episodes=100)
         assert driver.divergence.largest > 0.0
@@ -214,11 +218,11 @@ def test_it_knows_when_its_steps_were_taken() -> None:
     first, _ = collect("cartpole", OnPolicy(), 7)
     driver = Driver(domain.policy(), Auto(), (1,), gamma=domain.gamma, horizon=domain.horizon, initial=first)
     data = driver.run(domain.trial_environment((1,)), episodes=9)
-    assert driver.memory[TIMES] == sum(n * (n - 1) // 2 for n in data.lengths)
+    assert Memory(driver.balance.memory).times == sum(n * (n - 1) // 2 for n in data.lengths)
     together = Collector(domain.policy(), lanes=3)
     nobody = np.zeros(3, dtype=bool)
     for _ in range(5):
         together.act(np.zeros((3, 4)))
         together.observe(np.ones(3), nobody, nobody)
     assert together.stepper is not None
-    assert together.stepper.driver.memory[TIMES] == 3 * (0 + 1 + 2 + 3 + 4)
+    assert Memory(together.stepper.balance.memory).times == 3 * (0 + 1 + 2 + 3 + 4)

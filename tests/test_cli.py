@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from evenroll.cli import app
+from evenroll.cli.app import app
 from evenroll.errors import EvenrollError
 from evenroll.policies import TabularSoftmax, save_policy
 
 
 def evenroll(*arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "evenroll.cli", *arguments], capture_output=True, text=True, cwd=cwd)
+    return subprocess.run([sys.executable, "-m", "evenroll.cli.app", *arguments], capture_output=True, text=True, cwd=cwd)
 
 
 def test_evaluate_json_to_standard_output_is_nothing_but_json() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import evenroll
-from evenroll.cli import main
+from evenroll.cli.app import main
 from tests.corpus import BAD, Bomb, valid
 
 SECONDS, MEGABYTES = 5.0, 400

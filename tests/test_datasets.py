@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import evenroll
-from evenroll.collector import Collector
-from evenroll.datasets import load_rollouts, save_minari, save_rollouts, with_gamma
-from evenroll.diagnosis import diagnose, repair_steps
-from evenroll.domains import get_domain
-from evenroll.envs.lanes import collect
+from evenroll.adapters.model import as_model
+from evenroll.collection.environments import collect
+from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts, with_gamma
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import DataError
+from evenroll.evaluation.collector import Collector
+from evenroll.evaluation.diagnosis import diagnose, repair_steps
 from evenroll.policies import save_policy
-from evenroll.policies.adapters import as_model
 from tests.test_cli import evenroll as command
 
 ENVS = {"cartpole": "CartPole", "gridworld": "GridWorld", "cartpole-continuous": "CartPoleContinuous"}

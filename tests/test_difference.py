@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import evenroll
-from evenroll.cli import app
-from evenroll.domains import get_domain
+from evenroll.cli.app import app
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
+from evenroll.estimators.score_regression import ActionPart, regress
 from evenroll.policies import MLP, epsilon_greedy, save_policy
-from evenroll.scores import ActionPart, regress
 
 
 def _swinger(push: float) -> MLP:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from evenroll.collect import Driver
-from evenroll.domains import DOMAINS, get_domain, provenance
-from evenroll.envs.registration import NAMES
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import DOMAINS, get_domain, provenance
+from evenroll.domains.registration import NAMES
 from evenroll.errors import PolicyError, SpecError
 from evenroll.policies import TabularSoftmax, epsilon_greedy, policy_digest
 from evenroll.samplers import OnPolicy
@@ -193,7 +193,7 @@ def test_epsilon_greedy() -> None:
 
 
 def test_the_provenance_command_makes_the_shipped_policy_again() -> None:
-    from evenroll.train import reinforce
+    from evenroll.study.training import reinforce
 
     stored = provenance("gridworld")
     policy = reinforce(

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenroll.collect import Driver
-from evenroll.domains import DOMAINS, get_domain
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import DOMAINS, get_domain
 from evenroll.errors import EnvironmentFault, SpecError
-from evenroll.language import SAMPLERS, get_sampler
 from evenroll.policies import TabularSoftmax, epsilon_greedy
-from evenroll.rollouts import Rollouts
 from evenroll.samplers import BPG, ROS, OffPolicy, OnPolicy
+from evenroll.samplers.table import SAMPLERS, get_sampler
 from evenroll.study import compare, initial_data
 
 
@@ -26,7 +26,7 @@ def collect(domain, sampler, seed=(0,), *, policy=None, initial=None, steps=None
 
 def fitting_sampler(spec, domain):
     """The sampler, or a skip where it says that it cannot run this domain's policy."""
-    sampler = get_sampler(spec, domain)
+    sampler = get_sampler(spec, domain.paper)
     try:
         sampler.check(domain.policy())
     except SpecError as refusal:

@@ -18,13 +18,13 @@ from torch.distributions import Categorical, Independent, Normal
 import evenroll
 from evenroll import collector as collector_module
 from evenroll import evaluation as evaluation_module
-from evenroll.collect import Driver
-from evenroll.collector import Collector
-from evenroll.domains import get_domain
-from evenroll.envs.lanes import collect
+from evenroll.adapters.model import as_model
+from evenroll.collection.environments import collect
+from evenroll.collection.lanes import SOUND, Lanes
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import EnvironmentFault, PolicyError, PolicyFault, SpecError
-from evenroll.policies import MLP, Outside, TabularSoftmax
-from evenroll.policies.adapters import as_model
+from evenroll.evaluation.collector import Collector
+from evenroll.policies import MLP, External, TabularSoftmax
 from evenroll.samplers import ROS, Auto
 
 torch.set_num_threads(1)  # small networks: threads only wait for each other
@@ -97,8 +97,8 @@ KINDS = {
     "categorical": (DISCRETE, 3, categorical, MLP),
     "normal": (BOX, 2, normal, MLP),
     "independent": (BOX, 2, independent, MLP),
-    "own scale": (BOX, 4, own_scale, Outside),
-    "multi-discrete": (MULTI, 5, logits, Outside),
+    "own scale": (BOX, 4, own_scale, External),
+    "multi-discrete": (MULTI, 5, logits, External),
 }
 
 
@@ -171,7 +171,7 @@ class _AsLinear(nn.Module):
 
 @pytest.mark.parametrize("name", ["cartpole", "cartpole-continuous"])
 def test_every_road_chooses_the_same_actions(name: str) -> None:
-    """Auto on our own network: the collector, act/observe of the engine (bit for bit), and the same network through torch
+    """Auto on our own network: the collector, the compiled lanes (bit for bit), and the same network through torch
     with features and outputs handed in (to single precision)."""
     domain = get_domain(name)
     policy = domain.policy()
@@ -181,13 +181,15 @@ def test_every_road_chooses_the_same_actions(name: str) -> None:
     for _ in collect(collector, env, steps=400):
         pass
     data = collector.rollouts()
-    driver = Driver(policy, Auto(), (0,), gamma=0.99, horizon=200)
+    lanes = Lanes(policy, Auto(), (0,), gamma=0.99)
     ends = set(data.ends.tolist())
     for k in range(400):
-        np.testing.assert_array_equal(driver.act(data.observations[k]), data.actions[k])
-        driver.observe(data.rewards[k], k + 1 in ends)
+        assert lanes.advance(data.observations[k : k + 1], np.ones(1, np.int64)) == SOUND
+        np.testing.assert_array_equal(lanes.actions[0], data.actions[k])
+        if k + 1 in ends:
+            lanes.end(0)
     other = Collector(_AsLinear(policy), "auto", gamma=0.99, **spaces)
-    assert isinstance(other.model.engine, Outside)
+    assert isinstance(other.model.engine, External)
     for _ in collect(other, env, steps=400):
         pass
     theirs = other.rollouts()
@@ -207,7 +209,7 @@ def test_a_recognised_network_acts_as_it_does_through_torch(kind: str, sampler: 
         torch.manual_seed(3)
         env, module = Walk(space), Head(3, outputs, make, nn.ReLU)
         collector = Collector(module, sampler, observation_space=env.observation_space, action_space=space, compile=compile)
-        assert isinstance(collector.model.engine, MLP if compile else Outside)
+        assert isinstance(collector.model.engine, MLP if compile else External)
         for _ in collect(collector, env, steps=150):
             pass
         collector.close()
@@ -220,7 +222,7 @@ def test_a_recognised_network_acts_as_it_does_through_torch(kind: str, sampler: 
 def test_factors_are_independent_categoricals() -> None:
     """log π, its score and a tilt of a multi-discrete policy, against the definition."""
     rng = np.random.default_rng(0)
-    policy = Outside(2, choices=(2, 3))
+    policy = External(2, choices=(2, 3))
     for _ in range(10):
         psi, out = rng.standard_normal(2), rng.standard_normal(5)
         action = np.array([rng.integers(2), rng.integers(3)], dtype=float)

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenroll.collect import Driver
-from evenroll.domains import get_domain
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import DataError, NoEstimate, SpecError
-from evenroll.estimators import ESTIMATORS
 from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
 from evenroll.estimators.fqe import TableQ, fitted_q_evaluation, steps_of
 from evenroll.estimators.fqe_net import NetSettings, fitted_q_network
 from evenroll.estimators.importance import effective_sample_size, largest_weight
+from evenroll.estimators.table import ESTIMATORS
 from evenroll.policies import MLP, TabularSoftmax
-from evenroll.rollouts import Rollouts
 from evenroll.samplers import OffPolicy, OnPolicy
 from evenroll.study import compare, initial_data
 

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import evenroll.parallel as parallel
-from evenroll.coverage import coverage
+import evenroll.executors.pool as parallel
 from evenroll.errors import EvenrollError, SpecError, WorkersLost
-from evenroll.leaderboard import leaderboard
-from evenroll.parallel import Pool, completed, get_pool, in_order
+from evenroll.executors.pool import Pool, completed, get_pool, in_order
 from evenroll.study import compare
 from evenroll.study.blocks import Block, Work
+from evenroll.study.coverage import coverage
+from evenroll.study.leaderboard import leaderboard
 from evenroll.study.runner import ensure
 from evenroll.study.store import Store
 
@@ -155,7 +155,7 @@ def test_workers_end_when_their_driver_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "driver.py"
     script.write_text(
         "import os, sys, time\n"
-        "from evenroll.parallel import _processes\n"
+        "from evenroll.executors.pool import _processes\n"
         "if __name__ == '__main__':\n"
         "    pool = _processes(1)\n"
         "    print(pool.submit(os.getpid).result(), flush=True)\n"

@@ -8,17 +8,25 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from evenroll.collect import Driver
-from evenroll.domains import get_domain
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import get_domain
+from evenroll.engine.thin_matrices import apply, column_counts, column_sums, solve_positive, weighted_gram, weighted_product
 from evenroll.errors import DataError
+from evenroll.estimators.behavior_fit import (
+    Curvature,
+    GaussianHead,
+    SoftmaxHead,
+    fitted_log_probs,
+    maximise,
+    with_features,
+    with_fit,
+)
 from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
 from evenroll.estimators.fqe import fitted_q_evaluation, with_q
-from evenroll.fitting import Curvature, GaussianHead, SoftmaxHead, fitted_log_probs, maximise, with_features, with_fit
+from evenroll.estimators.sampling_error import gradient_sampling_error, gradient_sampling_errors, kl_sampling_error
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.rollouts import Rollouts
 from evenroll.samplers import OnPolicy
-from evenroll.sampling_error import gradient_sampling_error, gradient_sampling_errors, kl_sampling_error
-from evenroll.tall import apply, column_counts, column_sums, solve_positive, weighted_gram, weighted_product
 
 
 @pytest.mark.parametrize(("n", "m", "k"), [(0, 3, 2), (1, 1, 1), (7, 5, 3), (600, 9, 12)])

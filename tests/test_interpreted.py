@@ -13,18 +13,18 @@ CODE = """
 import json, warnings
 import numpy as np
 warnings.simplefilter("ignore")  # unsigned overflow is what the generator is made of
-from evenroll.collect import Driver
-from evenroll.domains import get_domain
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.language import SAMPLERS, get_sampler
-from evenroll.stepping import Stepper
+from evenroll.study.method import SAMPLERS, get_sampler
+from evenroll.collection.lanes import Lanes
 out = {}
 for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):
     domain = get_domain(name)
     policy = domain.policy()
     policy = policy.astype(np.float64) if hasattr(policy, "astype") else policy
     for spec in SAMPLERS:
-        sampler = get_sampler(spec, domain)
+        sampler = get_sampler(spec, domain.paper)
         try:
             sampler.check(policy)
         except SpecError:
@@ -32,9 +32,9 @@ for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):
         driver = Driver(policy, sampler, (1,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(domain.environment(None), steps=40)
         out[f"{name} {spec}"] = [data.actions.ravel().tolist(), data.log_b.tolist()]
-        if sampler.needs_rewards or spec not in ("auto", "ros"):
+        if sampler.whole_trials_only or spec not in ("auto", "ros"):
             continue
-        stepper = Stepper(policy, sampler, (1,), gamma=domain.gamma, lanes=2)
+        stepper = Lanes(policy, sampler, (1,), gamma=domain.gamma, lanes=2)
         seen = []
         for t in range(6):  # two lanes side by side, one of them over after three steps
             assert stepper.advance(np.ascontiguousarray(data.observations[[t, t + 6]]), np.ones(2, np.int64)) < 0

@@ -9,14 +9,14 @@ import pytest
 from scipy import integrate, stats
 from typer.testing import CliRunner
 
-from evenroll.cli import app
-from evenroll.collect import Driver
-from evenroll.coverage import coverage
-from evenroll.domains import get_domain
+from evenroll.cli.app import app
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.estimators import ESTIMATORS
-from evenroll.evaluation import evaluate
-from evenroll.intervals import (
+from evenroll.estimators.score_regression import ScoreRegression, _solve_model, action_part, episode_scores, score_regression
+from evenroll.estimators.table import ESTIMATORS
+from evenroll.evaluation.evaluate import evaluate
+from evenroll.intervals.balanced import (
     Interval,
     balanced_interval,
     bca,
@@ -26,17 +26,17 @@ from evenroll.intervals import (
     estimate_with_interval,
     student_t,
 )
-from evenroll.language import get_sampler
+from evenroll.intervals.stopping import Target, collect_until, spending
 from evenroll.policies import MLP, TabularSoftmax
-from evenroll.scores import ScoreRegression, _solve_model, action_part, episode_scores, score_regression
-from evenroll.sequential import Target, collect_until, spending
+from evenroll.samplers.table import get_sampler
+from evenroll.study.coverage import coverage
 
 
 def collect(domain, sampler="os", episodes=100, seed=0, policy=None):
     domain = get_domain(domain)
     policy = policy or domain.policy()
     driver = Driver(
-        policy, get_sampler(sampler, domain), (seed,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True
+        policy, get_sampler(sampler, domain.paper), (seed,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True
     )
     return driver.run(domain.environment(None), episodes=episodes), policy
 
@@ -75,7 +75,7 @@ def test_head_scores_are_the_gradient_of_the_last_layer():
 def test_gaussian_scores_have_mean_0_and_variance_1(base_seed):
     """20,000 steps at most, 4.5 standard errors on each of 4 numbers; x = z and (z² − 1)/√2 have E[x⁴] − 1 = 2 and 14.
     P(false) ≤ 5e-5, the last number's skewness included. Catches a scale of z that is 3 % off."""
-    from evenroll.scores import output_scores
+    from evenroll.estimators.score_regression import output_scores
 
     policy = small_network(gaussian=True)
     data, _ = collect("cartpole-continuous", episodes=600, seed=base_seed, policy=policy)
@@ -241,7 +241,7 @@ def test_fallbacks_say_so_and_widen():
 
 def test_iid_intervals_on_dependent_data_are_refused_unless_forced():
     data, policy = collect("bandit", "ros", episodes=200)
-    sampler, mc = get_sampler("ros", get_domain("bandit")), ESTIMATORS["mc"]
+    sampler, mc = get_sampler("ros", get_domain("bandit").paper), ESTIMATORS["mc"]
     for kind in ("t", "bca", "bernstein"):
         with pytest.raises(SpecError, match="depend on each other"):
             estimate_with_interval(data, policy, sampler, mc, kind=kind, bounds=(-9.0, 9.0))
@@ -349,7 +349,7 @@ def test_looking_with_initial_data_sees_it_once():
     first = collect("gridworld", "off", episodes=50)[0]
 
     def driver():
-        return Driver(policy, get_sampler("ros", domain), (1,), gamma=domain.gamma, horizon=domain.horizon,
+        return Driver(policy, get_sampler("ros", domain.paper), (1,), gamma=domain.gamma, horizon=domain.horizon,
                       record_steps=True, initial=first)  # fmt: skip
 
     def look(data, level):

@@ -14,7 +14,8 @@ from numba import njit
 from scipy import special
 
 import evenroll
-from evenroll.numerics import exp_negative, normal_quantile, stream, uniform
+from evenroll.engine.random import stream, uniform
+from evenroll.engine.scalars import exp_negative, normal_quantile
 
 
 def test_editing_a_function_inlined_in_another_file_takes_effect(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_damaged_cache_or_a_full_disk_only_costs_time(tmp_path, monkeypatch) -
     from numba import float64
     from numba.core import config
 
-    from evenroll.kernel import compiled
+    from evenroll.engine.pieces import compiled
     from tests.test_writing import full_disk
 
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))

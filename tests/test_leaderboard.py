@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from evenroll.errors import SpecError
-from evenroll.leaderboard import cells, leaderboard, markdown, matrix, write
 from evenroll.study import compare
+from evenroll.study.leaderboard import cells, leaderboard, markdown, matrix, write
 
 METHODS = ("os/mc", "os/fqe", "ros/mc", "init+ros/mc", "odi/pdis")
 
@@ -80,7 +80,9 @@ def test_command(tmp_path) -> None:
         "--trials",
         "3",
     ]
-    run = subprocess.run([sys.executable, "-m", "evenroll.cli", *arguments], cwd=tmp_path, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "evenroll.cli.app", *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
     assert "roa:rho=1/mc" in run.stdout
     assert (tmp_path / "leaderboard" / "leaderboard.png").exists()

@@ -9,12 +9,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from evenroll.collect import Driver
-from evenroll.domains import get_domain
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import get_domain
+from evenroll.engine.random import stream, uniform
 from evenroll.errors import SpecError
-from evenroll.numerics import stream, uniform
+from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP
 from evenroll.samplers import ROS
+from evenroll.samplers.table import SAMPLERS, get_sampler
 
 torch = pytest.importorskip("torch")
 STEPS = 5000
@@ -41,7 +43,7 @@ def double_policy(domain):
 
 @pytest.mark.parametrize("name", IDS)
 def test_same_actions_as_pytorch(name: str) -> None:
-    from evenroll.policies.torch_module import to_torch
+    from evenroll.adapters.torch_module import to_torch
 
     domain = get_domain(name)
     policy = double_policy(domain)
@@ -63,32 +65,28 @@ def test_same_actions_as_pytorch(name: str) -> None:
     assert len(returns) == engine.episodes
 
 
+@pytest.mark.parametrize("spec", SAMPLERS)
 @pytest.mark.parametrize("name", IDS)
-def test_one_step_at_a_time_equals_the_whole_trial(name: str) -> None:
-    """A Gymnasium loop around `act` and `observe` gives the engine's data bit for bit, for every sampler."""
-    from evenroll.language import SAMPLERS, get_sampler
-
+def test_a_collector_chooses_the_actions_of_the_whole_trial(name: str, spec: str) -> None:
+    """A Gymnasium loop around `act` and `observe` gives the engine's data bit for bit, for every sampler that runs there."""
     domain = get_domain(name)
     policy = double_policy(domain)
-    for spec in SAMPLERS:
-        sampler = get_sampler(spec, domain)
-        try:
-            sampler.check(policy)
-        except SpecError:
-            continue
-        options = {"gamma": domain.gamma, "horizon": domain.horizon, "record_steps": True, "value": 2.0}
-        whole = Driver(policy, sampler, (6,), **options).run(domain.environment(None), steps=1500)
-        stepped = Driver(policy, sampler, (6,), **options)
-        env = gymnasium.make(IDS[name])
-        env_stream = stream(6, 1)
-        env.unwrapped.uniform = lambda s=env_stream: uniform(s)
-        actions = []
-        obs, _ = env.reset()
-        for _ in range(1500):
-            action = stepped.act(np.atleast_1d(np.asarray(obs, dtype=np.float64)))
-            actions.append(action.copy())
-            obs, reward, terminated, truncated, _ = env.step(int(action[0]) if policy.n_actions else action.copy())
-            stepped.observe(reward, terminated or truncated)
-            if terminated or truncated:
-                obs, _ = env.reset()
-        np.testing.assert_array_equal(np.array(actions), whole.actions, err_msg=spec)
+    sampler = get_sampler(spec, domain.paper)
+    env = gymnasium.make(IDS[name])
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    if sampler.whole_trials_only:
+        with pytest.raises(SpecError, match="built-in domains only|needs a tabular policy"):
+            Collector(policy, sampler, gamma=domain.gamma, seed=6, **spaces)
+        return
+    collector = Collector(policy, sampler, gamma=domain.gamma, seed=6, **spaces)
+    whole = Driver(policy, sampler, (6,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
+    data = whole.run(domain.environment(None), steps=1500)
+    env_stream = stream(6, 1)
+    env.unwrapped.uniform = lambda: uniform(env_stream)
+    obs, _ = env.reset()
+    for _ in range(1500):
+        obs, reward, terminated, truncated, _ = env.step(collector.act(obs))
+        if collector.observe(reward, terminated, truncated):
+            obs, _ = env.reset()
+    np.testing.assert_array_equal(collector.rollouts().actions, data.actions)
+    np.testing.assert_array_equal(collector.rollouts().log_b, data.log_b)

@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 from typer.testing import CliRunner
 
-from evenroll.cli import app
+from evenroll.cli.app import app
 from evenroll.errors import EvenrollError, SpecError
 from evenroll.study.blocks import BlockData, Work, resolve
 from evenroll.study.charts import charts
@@ -343,7 +343,7 @@ def test_an_interrupted_run_is_consistent_and_goes_on(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "evenroll.cli",
+        "evenroll.cli.app",
         "reproduce",
         "fig12",
         "--out",

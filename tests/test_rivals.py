@@ -5,16 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenroll.collect import Driver
-from evenroll.domains import DOMAINS, get_domain
-from evenroll.envs.tabular import tabular_environment
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.domains.tabular import tabular_environment
 from evenroll.errors import SpecError
 from evenroll.estimators.importance import trajectory_log_weights
-from evenroll.language import get_sampler
 from evenroll.policies import MLP, TabularSoftmax
-from evenroll.samplers import ODI, PROPS, ROA, ROS, OnPolicy, ReVar, ROSEpisode, ROSHead
+from evenroll.samplers import ROS, OnPolicy
+from evenroll.samplers.odi import ODI
+from evenroll.samplers.props import PROPS
+from evenroll.samplers.revar import ReVar
+from evenroll.samplers.roa import ROA
+from evenroll.samplers.ros_episode import ROSEpisode
+from evenroll.samplers.ros_head import ROSHead
+from evenroll.samplers.table import get_sampler
 from evenroll.samplers.tabular_model import PRIOR
-from evenroll.theory import count_deviation
+from evenroll.study.theory import count_deviation
 
 TABLES = ("bandit", "gridworld")
 NETWORKS = ("cartpole", "cartpole-continuous")
@@ -370,4 +376,4 @@ def test_tabular_designs_refuse_networks(name: str, spec: str) -> None:
 )
 def test_bad_parameters_are_refused(bad: str) -> None:
     with pytest.raises(SpecError):
-        get_sampler(bad, get_domain("gridworld"))
+        get_sampler(bad, get_domain("gridworld").paper)

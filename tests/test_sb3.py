@@ -18,11 +18,11 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
 import evenroll
-from evenroll.collector import Collector
+from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.errors import PolicyError
-from evenroll.policies import MLP, Outside
-from evenroll.policies.sb3_zip import load_sb3
-from evenroll.sb3_callback import EvalCallback
+from evenroll.evaluation.collector import Collector
+from evenroll.policies import MLP, External
+from evenroll.sb3.callbacks import EvalCallback
 
 torch.set_num_threads(1)
 
@@ -69,7 +69,7 @@ def test_a_zip_is_read_as_the_model_it_is(tmp_path, name: str) -> None:
     actions = []
     for policy in (model, read):
         collector = Collector(policy, lanes=50, **spaces)
-        assert isinstance(collector.model.engine, Outside if name == "multi-discrete" else MLP)
+        assert isinstance(collector.model.engine, External if name == "multi-discrete" else MLP)
         actions.append(collector.act(x))
         log_e = collector.stepper.log_e.copy()
     np.testing.assert_allclose(actions[0], actions[1], atol=1e-5)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenroll.parallel import get_pool
+from evenroll.executors.pool import get_pool
 from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, resolve
 from evenroll.study.runner import ensure
 from evenroll.study.sources import digest_of, reachable

@@ -7,13 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from evenroll.collect import Driver
-from evenroll.envs.tabular import tabular_environment
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.trial import Driver
+from evenroll.domains.tabular import tabular_environment
 from evenroll.estimators.monte_carlo import monte_carlo
 from evenroll.policies import TabularSoftmax
-from evenroll.rollouts import Rollouts
 from evenroll.samplers import ROS, OnPolicy
-from evenroll.theory import count_deviation, frequencies_kl, theorem_3_bounds, visitation
+from evenroll.study.theory import count_deviation, frequencies_kl, theorem_3_bounds, visitation
 
 GREEDY = ROS(1e12)  # α → ∞: always the most under-sampled action
 

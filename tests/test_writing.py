@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 from evenroll import files
-from evenroll.collector import Collector
-from evenroll.datasets import load_rollouts, save_minari, save_rollouts
+from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts
 from evenroll.errors import EvenrollError
-from evenroll.files import write_atomically
-from evenroll.plots import save_figure
+from evenroll.evaluation.collector import Collector
+from evenroll.files.figures import save_figure
+from evenroll.files.safe_files import write_atomically
 from evenroll.policies import load_policy, save_policy
 from tests.corpus import policy, rollouts
 from tests.test_corpus import run
@@ -163,7 +163,7 @@ def test_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch) -> None:
 
 WRITE_FOREVER = """
 import sys
-from evenroll.files import write_atomically
+from evenroll.files.safe_files import write_atomically
 sizes = [10, 3_000_000]
 while True:
     for size in sizes:

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.collect import Driver
-from evenroll.domains import DOMAINS, Domain, get_domain
-from evenroll.language import get_sampler
-from evenroll.parallel import Pool, get_pool, in_order
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.domains.domain import Domain
+from evenroll.executors.pool import Pool, get_pool, in_order
 from evenroll.policies import MLP, Policy
+from evenroll.samplers.table import get_sampler
 from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute
 from evenroll.study.store import Store
 
@@ -31,7 +32,7 @@ TURNS = 5
 
 
 def steps_per_second(domain: Domain, policy: Policy, sampler: str, steps: int, record: bool = False) -> float:
-    chosen, env, times = get_sampler(sampler, domain), domain.environment(None), []
+    chosen, env, times = get_sampler(sampler, domain.paper), domain.environment(None), []
     for turn in range(TURNS + 1):
         driver = Driver(policy, chosen, (turn,), gamma=domain.gamma, horizon=domain.horizon, record_steps=record)
         started = time.thread_time()

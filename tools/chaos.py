@@ -31,7 +31,7 @@ from pathlib import Path
 
 import psutil
 
-from evenroll.parallel import get_pool
+from evenroll.executors.pool import get_pool
 from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work
 from evenroll.study.runner import ensure
 from evenroll.study.store import Store

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from evenroll.cli import app
+from evenroll.cli.app import app
 
 
 def on_page_markdown(markdown: str, **context: Any) -> str:

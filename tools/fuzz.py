@@ -202,11 +202,12 @@ Open = Callable[[Path], Any]
 
 def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
     """Name → (makes a valid file or directory, mutation of the bytes of a file, how it is opened)."""
-    from evenroll.collector import Collector, see
-    from evenroll.datasets import load_rollouts
+    from evenroll.adapters.model import as_model
+    from evenroll.adapters.sb3_zip import load_sb3
+    from evenroll.collection.recorder import see
+    from evenroll.collection.rollout_files import load_rollouts
+    from evenroll.evaluation.collector import Collector
     from evenroll.policies import load_policy
-    from evenroll.policies.adapters import as_model
-    from evenroll.policies.sb3_zip import load_sb3
     from evenroll.study.blocks import Block, Work, compute
     from evenroll.study.store import Store
     from tests import corpus

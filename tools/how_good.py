@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from stable_baselines3 import PPO
 
-from evenroll.collector import Collector
-from evenroll.envs.lanes import collect, episode_seed
-from evenroll.policies.adapters import Model, as_model
+from evenroll.adapters.model import Model, as_model
+from evenroll.adapters.vector_environments import episode_seed
+from evenroll.collection.environments import collect
+from evenroll.evaluation.collector import Collector
 
 TASKS = {  # environment: (training steps, γ, on-policy episodes for the truth)
     "CartPole-v1": (6_000, 0.99, 20_000),
@@ -31,7 +32,10 @@ TASKS = {  # environment: (training steps, γ, on-policy episodes for the truth)
     "InvertedPendulum-v5": (8_000, 0.99, 20_000),
     "Hopper-v5": (30_000, 0.99, 10_000),
 }
-OTHERS = {"InvertedDoublePendulum-v5": (15_000, 0.99, 20_000), "Reacher-v5": (30_000, 0.99, 10_000)}  # not tuned on, not named
+OTHERS = {
+    "InvertedDoublePendulum-v5": (15_000, 0.99, 20_000),
+    "Reacher-v5": (30_000, 0.99, 10_000),
+}  # not tuned on, not named
 
 
 def trained(task: str, steps: int, where: Path) -> PPO:
@@ -69,7 +73,9 @@ def floor(env: gym.Env, model: Model, gamma: float, starts: int = 200, repeats: 
     return float(max(between, 0.0) / (max(between, 0.0) + within))
 
 
-def study(task: str, model: PPO, gamma: float, truths: int, sizes: list[int], repeats: int, samplers: list[str]) -> list[dict]:
+def study(
+    task: str, model: PPO, gamma: float, truths: int, sizes: list[int], repeats: int, samplers: list[str]
+) -> list[dict]:
     """A record per size. Runs go to the largest; the smaller ones are their beginnings."""
     env = gym.make(task)
     ours = as_model(model, env.observation_space, env.action_space)

@@ -42,24 +42,24 @@ MUTANTS = (
     Mutant("sign of α", "samplers/ros.py", "min(alpha / k, LARGEST)", "-min(alpha / k, LARGEST)"),
     Mutant("missing 1/k", "samplers/ros.py", "min(alpha / k, LARGEST)", "min(alpha, LARGEST)"),
     Mutant(
-        "swapped π_e/π_b", "collect.py", "                log_weight -= ratio\n", "                log_weight += ratio\n"
+        "swapped π_e/π_b", "collection/trial.py", "log_weight -= of_b - of_e", "log_weight += of_b - of_e"
     ),
     Mutant(
         "one-sided quantile",
-        "intervals.py",
+        "intervals/balanced.py",
         "stats.t.ppf(0.5 + confidence / 2, freedom)",
         "stats.t.ppf(confidence, freedom)",
     ),
-    Mutant("off-by-one horizon", "collect.py", "if over == 1 or t >= horizon:", "if over == 1 or t > horizon:"),
+    Mutant("off-by-one horizon", "collection/trial.py", "if over == 1 or t >= horizon:", "if over == 1 or t > horizon:"),
     Mutant(
         "unfinished trajectories counted",
-        "collect.py",
+        "collection/trial.py",
         "if over == 1 or t >= horizon:",
         "if over == 1 or t >= horizon or steps == max_steps:",
     ),
     Mutant(
         "wrong γ power",
-        "collect.py",
+        "collection/trial.py",
         "        total += discount * gain\n        discount *= gamma\n",
         "        discount *= gamma\n        total += discount * gain\n",
     ),
@@ -67,7 +67,7 @@ MUTANTS = (
         "stale S",  # the sum moves on at every second step only
         "samplers/ros.py",
         "add_score(policy, obs, action, 1.0, sampler.vectors)",
-        "add_score(policy, obs, action, sampler.memory[0] % 2.0, sampler.vectors)",
+        "add_score(policy, obs, action, Memory(sampler.memory).k % 2.0, sampler.vectors)",
     ),
     Mutant(
         "σ not squared",
@@ -77,12 +77,12 @@ MUTANTS = (
     ),
     Mutant(
         "RNG shared between trials",
-        "collect.py",
-        "stream(*seed, 0), stream(*seed, 1)",
-        "stream(*seed[:1], 0), stream(*seed[:1], 1)",
+        "collection/balance.py",
+        "stream(*seed, 0)",
+        "stream(*seed[:1], 0)",
     ),
-    Mutant("checkpoint off by one", "rollouts.py", 'side="right"', 'side="left"'),
-    Mutant("BN statistics adapted", "policies/torch_module.py", "        module.eval()\n", "        module.train()\n"),
+    Mutant("checkpoint off by one", "collection/rollouts.py", 'side="right"', 'side="left"'),
+    Mutant("BN statistics adapted", "adapters/torch_module.py", "        module.eval()\n", "        module.train()\n"),
 )
 
 

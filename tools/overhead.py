@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.distributions import Categorical
 
-from evenroll.collector import Collector
+from evenroll.evaluation.collector import Collector
 
 
 class Network(nn.Module):
@@ -137,7 +137,9 @@ def main() -> None:
         result[f"ratio_{n}"], result[f"rate_{n}"] = times, rate
         print(f"{n} environments: auto takes {times:.2f}× the time of plain on-policy collection ({rate:,.0f} steps/s)")
     result["compiled"], result["bare"] = compiled()
-    print(f"compiled MLP in gym.make('CartPole-v1'): {result['compiled']:,.0f} steps/s; the bare environment {result['bare']:,.0f}")
+    print(
+        f"compiled MLP in gym.make('CartPole-v1'): {result['compiled']:,.0f} steps/s; the bare environment {result['bare']:,.0f}"
+    )
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(result, file, indent=1)

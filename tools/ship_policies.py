@@ -10,11 +10,11 @@ import math
 import sys
 from pathlib import Path
 
-from evenroll.domains import DOMAINS, get_domain
-from evenroll.files import write_atomically
+from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.files.safe_files import write_atomically
 from evenroll.policies import load_policy, policy_digest, save_policy
-from evenroll.train import RECIPES, reinforce
-from evenroll.values import value_by_rollouts
+from evenroll.study.training import RECIPES, reinforce
+from evenroll.study.true_value import value_by_rollouts
 
 DATA = Path(__file__).parents[1] / "src" / "evenroll" / "data"
 SEED = 0

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenroll.envs.registration import register as _register
+from evenroll.domains.registration import register as _register
 
 __version__ = "0.1.0"
 
 # Names are loaded on first use: `import evenroll` and `evenroll --help` stay fast.
 _WHERE = {
-    "evaluate": "evaluation",
-    "Evaluation": "evaluation",
+    "evaluate": "evaluation.evaluate",
+    "Evaluation": "evaluation.result",
     "compare": "study",
     "Comparison": "study",
-    "get_domain": "domains",
-    "Domain": "domains",
-    "Driver": "collect",
-    "Collector": "collector",
-    "evaluate_policy": "drop_in",
-    "load_rollouts": "datasets",
-    "save_rollouts": "datasets",
-    "save_minari": "datasets",
-    "diagnose": "diagnosis",
-    "difference": "paired",
-    "Difference": "paired",
-    "load_sb3": "policies.sb3_zip",
-    "Rollouts": "rollouts",
+    "get_domain": "domains.catalogue",
+    "Domain": "domains.domain",
+    "Driver": "collection.trial",
+    "Collector": "evaluation.collector",
+    "evaluate_policy": "sb3.evaluation",
+    "load_rollouts": "collection.rollout_files",
+    "save_rollouts": "collection.rollout_files",
+    "save_minari": "collection.rollout_files",
+    "diagnose": "evaluation.diagnosis",
+    "difference": "evaluation.difference",
+    "Difference": "evaluation.difference",
+    "load_sb3": "adapters.sb3_zip",
+    "Rollouts": "collection.rollouts",
     "Policy": "policies",
     "TabularSoftmax": "policies",
     "MLP": "policies",
@@ -49,19 +49,21 @@ _WHERE = {
 __all__ = sorted(_WHERE)
 
 if TYPE_CHECKING:
-    from evenroll.collect import Driver
-    from evenroll.collector import Collector
-    from evenroll.datasets import load_rollouts, save_minari, save_rollouts
-    from evenroll.diagnosis import diagnose
-    from evenroll.domains import Domain, get_domain
-    from evenroll.drop_in import evaluate_policy
+    from evenroll.adapters.sb3_zip import load_sb3
+    from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts
+    from evenroll.collection.rollouts import Rollouts
+    from evenroll.collection.trial import Driver
+    from evenroll.domains.catalogue import get_domain
+    from evenroll.domains.domain import Domain
     from evenroll.errors import EvenrollError
-    from evenroll.evaluation import Evaluation, evaluate
-    from evenroll.paired import Difference, difference
+    from evenroll.evaluation.collector import Collector
+    from evenroll.evaluation.diagnosis import diagnose
+    from evenroll.evaluation.difference import Difference, difference
+    from evenroll.evaluation.evaluate import evaluate
+    from evenroll.evaluation.result import Evaluation
     from evenroll.policies import MLP, Policy, TabularSoftmax, epsilon_greedy, load_policy, save_policy
-    from evenroll.policies.sb3_zip import load_sb3
-    from evenroll.rollouts import Rollouts
     from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
+    from evenroll.sb3.evaluation import evaluate_policy
     from evenroll.study import Comparison, compare
 
 

@@ -1,6 +1,6 @@
 """`python -m evenroll`."""
 
-from evenroll.cli import main
+from evenroll.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from evenroll.rollouts import Rollouts
+from typing import Any
 
 
 class EvenrollError(Exception):
@@ -24,7 +21,7 @@ class CollectionFault(EvenrollError):
     """Something went wrong while collecting. What was finished before it is kept.
 
     episode, step  where, counted from 0          seed  of that episode's environment, or of the whole run
-    rollouts       the trajectories that had finished, or None
+    rollouts       the trajectories that had finished (`evenroll.Rollouts`), or None
     """
 
     def __init__(
@@ -34,7 +31,7 @@ class CollectionFault(EvenrollError):
         episode: int | None = None,
         step: int | None = None,
         seed: int | None = None,
-        rollouts: Rollouts | None = None,
+        rollouts: Any = None,
     ) -> None:
         super().__init__(message)
         self.episode, self.step, self.seed, self.rollouts = episode, step, seed, rollouts

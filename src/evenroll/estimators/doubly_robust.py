@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
 from evenroll.estimators.fqe import QFunction, steps_of, values_along
 from evenroll.estimators.importance import finished
 from evenroll.estimators.per_decision import discounts, running_log_weights, weighted_sum
 from evenroll.policies import Policy
-from evenroll.rollouts import Rollouts
 
 
 def doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | None = None) -> float:

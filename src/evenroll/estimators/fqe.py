@@ -20,12 +20,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
+from evenroll.engine.thin_matrices import apply, solve_positive, weighted_gram, weighted_product
 from evenroll.errors import DataError, NoEstimate
+from evenroll.estimators.behavior_fit import policy_features, table_cells
 from evenroll.estimators.importance import finished
-from evenroll.fitting import policy_features, table_cells
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.rollouts import Rollouts
-from evenroll.tall import apply, solve_positive, weighted_gram, weighted_product
 
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # relative to each feature's own sum of squares; the first that is stable
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError, SpecError
+from evenroll.estimators.behavior_fit import policy_features, table_cells
 from evenroll.estimators.fqe import ActionBasis, discount_sum, gaussian_parameters, steps_of
 from evenroll.estimators.importance import finished
-from evenroll.fitting import policy_features, table_cells
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.rollouts import Rollouts
 
 
 @dataclass(frozen=True)

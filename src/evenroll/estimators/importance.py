@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.monte_carlo import monte_carlo
-from evenroll.rollouts import Rollouts
 
 
 def finished(rollouts: Rollouts) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import NoEstimate
-from evenroll.rollouts import Rollouts
 
 
 def monte_carlo(rollouts: Rollouts) -> float:

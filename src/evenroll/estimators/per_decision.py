@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
+from evenroll.engine.pieces import compiled
 from evenroll.errors import NoEstimate
 from evenroll.estimators.importance import step_log_ratios
-from evenroll.kernel import compiled
-from evenroll.rollouts import Rollouts
 
 
 def running_log_weights(rollouts: Rollouts) -> np.ndarray:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
+from evenroll.estimators.behavior_fit import fitted_log_probs
 from evenroll.estimators.importance import finished, ordinary, sum_by_trajectory, weighted
-from evenroll.fitting import fitted_log_probs
 from evenroll.policies import Policy
-from evenroll.rollouts import Rollouts
 
 
 def fitted_log_weights(rollouts: Rollouts, policy: Policy) -> np.ndarray:

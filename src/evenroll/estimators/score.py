@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from evenroll.collection.rollouts import Rollouts
+from evenroll.estimators.score_regression import score_regression
 from evenroll.policies import Policy
-from evenroll.rollouts import Rollouts
-from evenroll.scores import score_regression
 
 
 def score(rollouts: Rollouts, policy: Policy) -> float:

@@ -1,9 +1,12 @@
-"""Policies: tabular softmax and feed-forward networks, their files, ε-greedy."""
+"""What a policy is: a table, a network of ours, or one that runs elsewhere; output distributions; policy files.
+
+This package may import engine and files.
+"""
 
 from evenroll.policies.base import Policy
-from evenroll.policies.files import load_policy, policy_digest, save_policy
+from evenroll.policies.external import External
 from evenroll.policies.mlp import MLP
-from evenroll.policies.outside import Outside
+from evenroll.policies.policy_files import load_policy, policy_digest, save_policy
 from evenroll.policies.tabular import TabularSoftmax, epsilon_greedy
 
-__all__ = ["MLP", "Outside", "Policy", "TabularSoftmax", "epsilon_greedy", "load_policy", "policy_digest", "save_policy"]
+__all__ = ["MLP", "External", "Policy", "TabularSoftmax", "epsilon_greedy", "load_policy", "policy_digest", "save_policy"]

@@ -1,8 +1,4 @@
-"""What every policy is: flat parameters, a few sizes, and the pieces that evaluate it inside compiled code.
-
-``dims`` begins with the same three entries for every kind:
-``dims[0]`` number of outputs, ``dims[1]`` action dimension (1 if discrete), ``dims[2]`` number of parameters.
-"""
+"""What every policy is: flat parameters, a few sizes, and the pieces that evaluate it inside compiled code."""
 
 from __future__ import annotations
 
@@ -10,27 +6,18 @@ import functools
 from typing import Any
 
 import numpy as np
+from numba import float64, int64, void
 
-from evenroll.kernel import (
-    POLICY_PIECES,
-    Piece,
-    add_score,
-    compiled,
-    forward,
-    log_prob,
-    number_type,
-    pointer,
-    policy_arrays,
-    policy_of,
-    shift,
-)
-from evenroll.simd import aligned
+from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
+from evenroll.engine.simd import aligned
+from evenroll.policies.interface import PolicyCode, Sizes, add_score, forward, log_prob, policy_arrays, policy_of
 
 
 class Policy:
-    """A policy the compiled engine can run. Subclasses: TabularSoftmax, MLP.
+    """A policy that the compiled engine can run: TabularSoftmax, MLP, or External, whose network runs elsewhere.
 
     theta      [parameters] in `dtype`        aux  [*] fixed statistics or derived tables
+    dims       its sizes as one array; `sizes` gives them names
     n_actions  number of actions, or None if actions are real vectors of length `action_dim`
     n_states   number of states if the observation is a state's number, else None
     obs_dim    length of the observation
@@ -44,7 +31,12 @@ class Policy:
     action_dim: int
     n_actions: int | None
     n_states: int | None = None
+    choices: tuple[int, ...] = ()  # number of values of each discrete action, where there are several at once
     first_weight: int = 0  # the entry of theta that begins a cache line
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.dims)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -62,7 +54,7 @@ class Policy:
     @property
     def score_kinds(self) -> int:
         """Scores of an action that are free to vary: those of a discrete action sum to 0."""
-        return int(self.dims[0]) - (1 if self.n_actions is not None else 0)
+        return int(self.sizes.outputs) - (1 if self.n_actions is not None else 0)
 
     def zero_vector(self) -> np.ndarray:
         """Zeros shaped like theta, and aligned like it: a step of ROS is a tenth faster."""
@@ -73,10 +65,10 @@ class Policy:
 
     @functools.cached_property
     def code(self) -> np.ndarray:
-        """Addresses of the policy's compiled pieces, in the order of POLICY_PIECES."""
+        """Addresses of the policy's compiled pieces, in the order of `PolicyCode`."""
         table = self.pieces()
         number = number_type(self.dtype)
-        return np.array([table[name].address(number) for name in POLICY_PIECES], dtype=np.int64)
+        return np.array([table[name].address(number) for name in PolicyCode.names], dtype=np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, where the same pieces lie at other addresses."""
@@ -88,7 +80,7 @@ class Policy:
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The arrays behind a PolicyView; scratch is fresh, so that every trial has its own."""
-        n_out = int(self.dims[0])
+        n_out = int(self.sizes.outputs)
         return (
             self.code,
             self.dims,
@@ -148,14 +140,12 @@ class Policy:
             np.atleast_1d(np.asarray(action, dtype=np.float64)),
             gradient,
         )
-        n_out = int(self.dims[0])
+        n_out = int(self.sizes.outputs)
         return out[n_out : 2 * n_out], log_p, gradient
 
 
 @functools.cache
 def _probe(number: Any) -> Any:
-    from numba import float64
-
     reals, floats = number[::1], float64[::1]
     return compiled(_probe_kernel, float64(policy_arrays(number), reals, float64, floats, floats, reals))
 
@@ -178,8 +168,6 @@ def _probe_kernel(
 
 @functools.cache
 def _sum_scores(number: Any) -> Any:
-    from numba import float64, int64, void
-
     floats = float64[::1]
     return compiled(_sum_scores_kernel, void(policy_arrays(number), floats, floats, floats, int64, int64, number[::1]))
 

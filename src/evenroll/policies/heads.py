@@ -1,7 +1,7 @@
 """Output distributions: from the network's (or table's) outputs to actions, log-probabilities and scores.
 
 Categorical: outputs are logits. Gaussian: outputs come in pairs (mean, scale) before their link functions,
-mean = tanh or identity, scale = softplus or exp; ``dims[7]`` and ``dims[8]`` tell which.
+mean = tanh or identity, scale = softplus or exp; `Sizes.mean_link` and `Sizes.scale_link` tell which.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import math
 
 from numba import njit
 
-from evenroll.kernel import DRAW, FUSED, LOG_PROB, SCORES, SOFTEN, TILT, Floats, Ints, PolicyView, out_b, piece, shift
-from evenroll.numerics import SQRT_2PI, exp_negative, normal_quantile, sigmoid, softplus
+from evenroll.engine.pieces import FUSED, Floats, piece, shift
+from evenroll.engine.scalars import SQRT_2PI, exp_negative, normal_quantile, sigmoid, softplus
+from evenroll.policies.interface import DRAW, LOG_PROB, SCORES, SOFTEN, TILT, PolicyView, Sizes, out_b
 
 LOG_SQRT_2PI = math.log(SQRT_2PI)
 
@@ -24,14 +25,14 @@ def tame(policy: PolicyView) -> None:
 
     Without it a huge α would draw an action of 10⁴⁵, and every number after it would be NaN.
     """
-    n, e, b = policy.dims[0], policy.out, out_b(policy)
+    n, e, b = policy.sizes.outputs, policy.out, out_b(policy)
     sound = True
     for i in range(n):
         sound &= math.isfinite(b[i])
     for i in range(n):
         if not sound:
             b[i] = e[i]
-        elif policy.dims[9] == 1:
+        elif policy.sizes.gaussian == 1:
             reach = FARTHEST * (1.0 + abs(e[i]))
             b[i] = min(max(b[i], e[i] - reach), e[i] + reach)
 
@@ -56,7 +57,7 @@ def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
 @piece(DRAW, fastmath=FUSED)
 def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
     """The number of cumulative weights at or below u·(their total)."""
-    n = policy.dims[0]
+    n = policy.sizes.outputs
     logits = out_b(policy)
     cumulative = shift(logits, n)
     top, other = logits[0], logits[n - 1]
@@ -76,7 +77,7 @@ def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
 
 @piece(LOG_PROB)
 def log_prob_categorical(policy: PolicyView, out: Floats, action: Floats) -> float:
-    n = policy.dims[0]
+    n = policy.sizes.outputs
     top = out[0]
     for i in range(1, n):
         top = max(top, out[i])
@@ -98,7 +99,7 @@ def score_categorical(n: int, out: Floats, action: Floats, weight: float, d: Flo
 @piece(SOFTEN)
 def soften_categorical(policy: PolicyView, delta: float) -> None:
     """(1 − δ) π_e + δ / |A|."""
-    n = policy.dims[0]
+    n = policy.sizes.outputs
     mixed = out_b(policy)
     softmax(n, policy.out, mixed)
     for i in range(n):
@@ -114,7 +115,7 @@ def tilt_categorical(policy: PolicyView, by: Floats, max_kl: float) -> float:
 
     Linear: E_b[x] = −Cov_e(x) by, however far. Bounds the divergence without logarithms: KL ≤ χ² = Σ π_b²/π_e − 1.
     """
-    n, b = policy.dims[0], out_b(policy)
+    n, b = policy.sizes.outputs, out_b(policy)
     pi = shift(b, n)
     softmax(n, policy.out, pi)
     mean = 0.0
@@ -139,7 +140,7 @@ def tilt_categorical(policy: PolicyView, by: Floats, max_kl: float) -> float:
 
 @piece(DRAW)
 def draw_tilted_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
-    n, b = policy.dims[0], out_b(policy)
+    n, b = policy.sizes.outputs, out_b(policy)
     cumulative, a = 0.0, 0
     for i in range(n - 1):
         cumulative += b[i]
@@ -155,7 +156,7 @@ def log_tilted_categorical(policy: PolicyView, out: Floats, action: Floats) -> f
 @piece(SCORES)
 def scores_categorical(policy: PolicyView, action: Floats, x: Floats) -> None:
     """1{a} − π_e, which the tilt has left behind π_b."""
-    n = policy.dims[0]
+    n = policy.sizes.outputs
     pi = shift(policy.out, 2 * n)
     for i in range(n):
         x[i] = -pi[i]
@@ -166,43 +167,43 @@ def scores_categorical(policy: PolicyView, action: Floats, x: Floats) -> None:
 
 
 @njit
-def gaussian_mean(dims: Ints, raw: float) -> float:
-    return math.tanh(raw) if dims[7] == 0 else raw
+def gaussian_mean(sizes: Sizes, raw: float) -> float:
+    return math.tanh(raw) if sizes.mean_link == 0 else raw
 
 
 @njit
-def gaussian_scale(dims: Ints, raw: float) -> float:
-    return softplus(raw) if dims[8] == 0 else math.exp(raw)
+def gaussian_scale(sizes: Sizes, raw: float) -> float:
+    return softplus(raw) if sizes.scale_link == 0 else math.exp(raw)
 
 
 @piece(DRAW)
 def draw_gaussian(policy: PolicyView, u: Floats, action: Floats) -> None:
     """mean + scale · Φ⁻¹(u), one uniform number per dimension."""
     out = out_b(policy)
-    for i in range(policy.dims[1]):
-        mean, scale = gaussian_mean(policy.dims, out[2 * i]), gaussian_scale(policy.dims, out[2 * i + 1])
+    for i in range(policy.sizes.action_dim):
+        mean, scale = gaussian_mean(policy.sizes, out[2 * i]), gaussian_scale(policy.sizes, out[2 * i + 1])
         action[i] = mean + scale * normal_quantile(u[i])
 
 
 @piece(LOG_PROB)
 def log_prob_gaussian(policy: PolicyView, out: Floats, action: Floats) -> float:
     total = 0.0
-    for i in range(policy.dims[1]):
-        mean, scale = gaussian_mean(policy.dims, out[2 * i]), gaussian_scale(policy.dims, out[2 * i + 1])
+    for i in range(policy.sizes.action_dim):
+        mean, scale = gaussian_mean(policy.sizes, out[2 * i]), gaussian_scale(policy.sizes, out[2 * i + 1])
         z = (action[i] - mean) / scale
         total -= 0.5 * z * z + math.log(scale) + LOG_SQRT_2PI
     return total
 
 
 @njit
-def score_gaussian(dims: Ints, out: Floats, action: Floats, weight: float, d: Floats) -> None:
+def score_gaussian(sizes: Sizes, out: Floats, action: Floats, weight: float, d: Floats) -> None:
     """Score with respect to the outputs before the link functions."""
-    for i in range(dims[1]):
-        mean, scale = gaussian_mean(dims, out[2 * i]), gaussian_scale(dims, out[2 * i + 1])
+    for i in range(sizes.action_dim):
+        mean, scale = gaussian_mean(sizes, out[2 * i]), gaussian_scale(sizes, out[2 * i + 1])
         z = (action[i] - mean) / scale
-        slope = 1.0 - mean * mean if dims[7] == 0 else 1.0
+        slope = 1.0 - mean * mean if sizes.mean_link == 0 else 1.0
         d[2 * i] = weight * z / scale * slope
-        if dims[8] == 0:
+        if sizes.scale_link == 0:
             d[2 * i + 1] = weight * (z * z - 1.0) / scale * sigmoid(out[2 * i + 1])
         else:
             d[2 * i + 1] = weight * (z * z - 1.0)
@@ -212,10 +213,10 @@ def score_gaussian(dims: Ints, out: Floats, action: Floats, weight: float, d: Fl
 def soften_gaussian(policy: PolicyView, delta: float) -> None:
     """Same mean, σ_b = (1 + δ) σ_e, written back as outputs before the link functions."""
     wide = out_b(policy)
-    for i in range(policy.dims[1]):
+    for i in range(policy.sizes.action_dim):
         wide[2 * i] = policy.out[2 * i]
-        scale = (1.0 + delta) * gaussian_scale(policy.dims, policy.out[2 * i + 1])
-        wide[2 * i + 1] = scale + math.log1p(-math.exp(-scale)) if policy.dims[8] == 0 else math.log(scale)
+        scale = (1.0 + delta) * gaussian_scale(policy.sizes, policy.out[2 * i + 1])
+        wide[2 * i + 1] = scale + math.log1p(-math.exp(-scale)) if policy.sizes.scale_link == 0 else math.log(scale)
 
 
 SQRT_HALF = math.sqrt(0.5)
@@ -228,12 +229,12 @@ def tilt_gaussian(policy: PolicyView, by: Floats, max_kl: float) -> float:
 
     Leaves mean and standard deviation of z as "outputs" and, behind them, mean and scale of π_e.
     """
-    n, b = policy.dims[0], out_b(policy)
+    n, b = policy.sizes.outputs, out_b(policy)
     e = shift(b, n)
     divergence = 0.0
-    for i in range(policy.dims[1]):
-        e[2 * i] = gaussian_mean(policy.dims, policy.out[2 * i])
-        e[2 * i + 1] = gaussian_scale(policy.dims, policy.out[2 * i + 1])
+    for i in range(policy.sizes.action_dim):
+        e[2 * i] = gaussian_mean(policy.sizes, policy.out[2 * i])
+        e[2 * i + 1] = gaussian_scale(policy.sizes, policy.out[2 * i + 1])
         mean = min(max(-by[2 * i], -FARTHEST_MEAN), FARTHEST_MEAN)
         variance = 1.0 - by[2 * i + 1] / SQRT_HALF - mean * mean
         variance = min(max(variance, LEAST_VARIANCE), MOST_VARIANCE)
@@ -246,15 +247,15 @@ def tilt_gaussian(policy: PolicyView, by: Floats, max_kl: float) -> float:
 
 @piece(DRAW)
 def draw_tilted_gaussian(policy: PolicyView, u: Floats, action: Floats) -> None:
-    b, e = out_b(policy), shift(policy.out, 2 * policy.dims[0])
-    for i in range(policy.dims[1]):
+    b, e = out_b(policy), shift(policy.out, 2 * policy.sizes.outputs)
+    for i in range(policy.sizes.action_dim):
         action[i] = e[2 * i] + e[2 * i + 1] * (b[2 * i] + b[2 * i + 1] * normal_quantile(u[i]))
 
 
 @piece(LOG_PROB)
 def log_tilted_gaussian(policy: PolicyView, out: Floats, action: Floats) -> float:
-    e, total = shift(policy.out, 2 * policy.dims[0]), 0.0
-    for i in range(policy.dims[1]):
+    e, total = shift(policy.out, 2 * policy.sizes.outputs), 0.0
+    for i in range(policy.sizes.action_dim):
         z = ((action[i] - e[2 * i]) / e[2 * i + 1] - out[2 * i]) / out[2 * i + 1]
         total -= 0.5 * z * z + math.log(e[2 * i + 1] * out[2 * i + 1]) + LOG_SQRT_2PI
     return total
@@ -262,8 +263,30 @@ def log_tilted_gaussian(policy: PolicyView, out: Floats, action: Floats) -> floa
 
 @piece(SCORES)
 def scores_gaussian(policy: PolicyView, action: Floats, x: Floats) -> None:
-    e = shift(policy.out, 2 * policy.dims[0])
-    for i in range(policy.dims[1]):
+    e = shift(policy.out, 2 * policy.sizes.outputs)
+    for i in range(policy.sizes.action_dim):
         z = (action[i] - e[2 * i]) / e[2 * i + 1]
         x[2 * i] = z
         x[2 * i + 1] = (z * z - 1.0) * SQRT_HALF
+
+
+# ---- the pieces that a policy takes over from its head -------------------------------------------------------------
+
+CATEGORICAL = {
+    "draw": draw_categorical,
+    "log_prob": log_prob_categorical,
+    "soften": soften_categorical,
+    "scores": scores_categorical,
+    "tilt": tilt_categorical,
+    "draw_tilted": draw_tilted_categorical,
+    "log_tilted": log_tilted_categorical,
+}
+GAUSSIAN = {
+    "draw": draw_gaussian,
+    "log_prob": log_prob_gaussian,
+    "soften": soften_gaussian,
+    "scores": scores_gaussian,
+    "tilt": tilt_gaussian,
+    "draw_tilted": draw_tilted_gaussian,
+    "log_tilted": log_tilted_gaussian,
+}

@@ -1,78 +1,25 @@
 """Feed-forward networks: optional input batch norm (eval mode) → hidden layers, ReLU or tanh → softmax or Gaussian.
 
 Parameters lie flat in `theta`: norm weight, norm bias; per hidden layer W [in][out], b [out]; head W [out][in],
-b [out]; log_std. Hidden weights are [in][out] so that inner loops run along contiguous outputs. θ_b = θ − c·v is
-never built: W_b x = W x − c (V x), row by row, and inputs that are zero (inactive ReLUs) are skipped.
+b [out]; log_std. `mlp_pieces.py` has the forward and the backward pass.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import float64, void
 
+from evenroll.engine.pieces import Piece, compiled, number_type, pointer
+from evenroll.engine.simd import aligned
 from evenroll.errors import PolicyError
-from evenroll.kernel import (
-    ADD_SCORE,
-    FEATURES,
-    FORWARD,
-    PREPARE,
-    Floats,
-    Ints,
-    Piece,
-    PolicyView,
-    Reals,
-    compiled,
-    features,
-    forward,
-    number_type,
-    piece,
-    pointer,
-    policy_arrays,
-    policy_of,
-    real,
-    shift,
-)
 from evenroll.policies.base import Policy
-from evenroll.policies.heads import (
-    draw_categorical,
-    draw_gaussian,
-    draw_tilted_categorical,
-    draw_tilted_gaussian,
-    log_prob_categorical,
-    log_prob_gaussian,
-    log_tilted_categorical,
-    log_tilted_gaussian,
-    score_categorical,
-    score_gaussian,
-    scores_categorical,
-    scores_gaussian,
-    soften_categorical,
-    soften_gaussian,
-    tame,
-    tilt_categorical,
-    tilt_gaussian,
-)
-from evenroll.simd import (
-    add,
-    aligned,
-    dot,
-    fma,
-    lanes_of,
-    list_positive,
-    load,
-    multiply,
-    narrow,
-    over_columns,
-    relu,
-    splat,
-    store,
-    unit_step,
-)
+from evenroll.policies.heads import CATEGORICAL, GAUSSIAN
+from evenroll.policies.interface import features, forward, policy_arrays, policy_of
+from evenroll.policies.mlp_pieces import add_score_mlp, features_mlp, forward_mlp, prepare_mlp
 
 NORM_EPSILON = 1e-5
 ACTIVATIONS, HEADS, MEANS, SCALES = ("relu", "tanh"), ("softmax", "gaussian"), ("tanh", "identity"), ("softplus", "log_std")
@@ -222,289 +169,12 @@ class MLP(Policy):
         return np.stack([mean, log_scale], axis=-1).reshape(len(out), -1)
 
     def pieces(self) -> dict[str, Piece]:
-        gaussian = self.head == "gaussian"
-        return {
-            "forward": forward_mlp,
-            "draw": draw_gaussian if gaussian else draw_categorical,
-            "log_prob": log_prob_gaussian if gaussian else log_prob_categorical,
-            "add_score": add_score_mlp,
-            "prepare": prepare_mlp,
-            "soften": soften_gaussian if gaussian else soften_categorical,
-            "features": features_mlp,
-            "scores": scores_gaussian if gaussian else scores_categorical,
-            "tilt": tilt_gaussian if gaussian else tilt_categorical,
-            "draw_tilted": draw_tilted_gaussian if gaussian else draw_tilted_categorical,
-            "log_tilted": log_tilted_gaussian if gaussian else log_tilted_categorical,
-        }
-
-
-@njit
-def _head_size(policy: PolicyView) -> tuple[int, int]:
-    """Rows of the head's matrix, and the distance of their outputs (2 where log_std sits in between)."""
-    own_scale = policy.dims[9] == 1 and policy.dims[8] == 1
-    return (policy.dims[1], 2) if own_scale else (policy.dims[0], 1)
-
-
-@over_columns(8)
-def _layer(size: int) -> Any:
-    """h = b + Σ_j x_j W[j, :] over the listed inputs j, or the positive part of it; the bias follows W."""
-
-    def columns(
-        o: int, n: int, bias: int, is_relu: bool, count: int, active: Ints, x: Reals, W: Reals, h: Reals
-    ) -> None:  # fmt: skip
-        w = shift(W, o)
-        sums = load(w, bias, size)
-        for i in range(count):
-            j = active[i]
-            sums = fma(splat(x[j], size), load(w, j * n, size), sums)
-        store(h, o, relu(sums) if is_relu else sums)
-
-    return columns
-
-
-@over_columns(4)
-def _layer_both(size: int) -> Any:
-    """The same at θ and at θ − step·v together: each weight is loaded once."""
-
-    def columns(
-        o: int, n: int, bias: int, is_relu: bool, count: int, active: Ints, step: float, x_e: Reals, x_b: Reals,
-        W: Reals, V: Reals, h_e: Reals, h_b: Reals,
-    ) -> None:  # fmt: skip
-        w, v, minus = shift(W, o), shift(V, o), splat(-step, size)
-        sums_e = load(w, bias, size)
-        sums_b = fma(minus, load(v, bias, size), sums_e)
-        for i in range(count):
-            j = active[i]
-            weights = load(w, j * n, size)
-            sums_e = fma(splat(x_e[j], size), weights, sums_e)
-            sums_b = fma(splat(x_b[j], size), fma(minus, load(v, j * n, size), weights), sums_b)
-        store(h_e, o, relu(sums_e) if is_relu else sums_e)
-        store(h_b, o, relu(sums_b) if is_relu else sums_b)
-
-    return columns
-
-
-@njit(forceinline=True)
-def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
-    """Where either is positive."""
-    count, registers = 0, n - n % lanes
-    for o in range(0, registers, lanes):
-        count = list_positive(load(h_e, o, 1), load(h_b, o, 1), o, active, count)
-    for o in range(registers, n):
-        count = list_positive(load(h_e, o, 0), load(h_b, o, 0), o, active, count)
-    return count
-
-
-@njit(forceinline=True)
-def _list_all(n: int, active: Ints) -> int:
-    for j in range(n):
-        active[j] = j
-    return n
-
-
-@over_columns(8)
-def _dot(size: int) -> Any:
-    """result += Σ x w."""
-
-    def columns(o: int, x: Reals, w: Reals, result: Floats) -> None:
-        result[0] += dot(load(x, o, size), load(w, o, size))
-
-    return columns
-
-
-@piece(FORWARD)
-def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
-    dims, work = policy.dims, policy.work
-    width, layers, is_tanh = dims[3], dims[4], dims[5] == 1
-    both = c != 0.0
-    step = real(c)
-    lanes = lanes_of(real)
-    normed, x_e = work, shift(work, width)
-    x_b = shift(x_e, width)
-    W, V = policy.theta, vector
-    if dims[6] == 1:
-        for i in range(width):
-            normed[i] = (real(obs[i]) - policy.aux[i]) * policy.aux[width + i]
-            x_e[i] = W[i] * normed[i] + W[width + i]
-        if both:
-            for i in range(width):
-                x_b[i] = x_e[i] - step * (V[i] * normed[i] + V[width + i])
-        W, V = shift(W, 2 * width), shift(V, 2 * width)
-    else:
-        for i in range(width):
-            x_e[i] = real(obs[i])
-            x_b[i] = x_e[i]
-    h_e = shift(x_b, width)
-    # Per layer: how many inputs to visit, and which (only a ReLU that is zero is left out); backward uses it too.
-    index = policy.index
-    index[0] = _list_all(width, shift(index, 1))
-    for layer in range(layers):
-        n = dims[10 + layer]
-        h_b = shift(h_e, n)
-        count, active, bias = index[0], shift(index, 1), width * n
-        if both:
-            _layer_both(n, lanes, n, bias, not is_tanh, count, active, step, x_e, x_b, W, V, h_e, h_b)
-        else:
-            _layer(n, lanes, n, bias, not is_tanh, count, active, x_e, W, h_e)
-        index = shift(index, width + 1)
-        if is_tanh:
-            for o in range(n):
-                h_e[o] = math.tanh(h_e[o])
-                if both:
-                    h_b[o] = math.tanh(h_b[o])
-            index[0] = _list_all(n, shift(index, 1))
-        else:
-            index[0] = _list_positive(n, lanes, h_e, h_b if both else h_e, shift(index, 1))
-        x_e, x_b, h_e = h_e, h_b, shift(h_b, n)
-        W, V = shift(W, bias + n), shift(V, bias + n)
-        width = n
-    n_out = dims[0]
-    rows, stride = _head_size(policy)
-    out, behavior, scratch = policy.out, shift(policy.out, n_out), shift(policy.out, 2 * n_out)
-    bias_e, bias_v = shift(W, rows * width), shift(V, rows * width)
-    for r in range(rows):
-        w, v = shift(W, r * width), shift(V, r * width)
-        out[r * stride] = bias_e[r]
-        _dot(width, lanes, x_e, w, shift(out, r * stride))
-        if both:
-            behavior[r * stride], scratch[0] = bias_e[r], bias_v[r]
-            _dot(width, lanes, x_b, w, shift(behavior, r * stride))
-            _dot(width, lanes, x_b, v, scratch)
-            behavior[r * stride] -= c * scratch[0]
-    if stride == 2:
-        log_std, log_std_v = shift(bias_e, rows), shift(bias_v, rows)
-        for r in range(rows):
-            out[2 * r + 1] = log_std[r]
-            if both:
-                behavior[2 * r + 1] = log_std[r] - c * log_std_v[r]
-    if both:
-        tame(policy)
-    else:
-        for r in range(n_out):
-            behavior[r] = out[r]
-
-
-@over_columns(8)
-def _back(size: int) -> Any:
-    """For the listed inputs j: V[j, :] += x_j d and d_in_j += W[j, :]·d."""
-
-    def columns(o: int, n: int, count: int, active: Ints, x: Reals, d: Reals, W: Reals, V: Reals, d_in: Reals) -> None:
-        g = load(d, o, size)
-        for i in range(count):
-            j = active[i]
-            at = j * n + o
-            d_in[j] += dot(g, load(W, at, size))
-            store(V, at, fma(splat(x[j], size), g, load(V, at, size)))
-
-    return columns
-
-
-@over_columns(4)
-def _back_head(size: int) -> Any:
-    """V[r, :] += g_r h and d = Σ_r g_r W[r, :]."""
-
-    def columns(o: int, n: int, rows: int, stride: int, h: Reals, g: Floats, W: Reals, V: Reals, d: Reals) -> None:
-        x, sums = load(h, o, size), splat(narrow(0.0, h), size)
-        for r in range(rows):
-            g_r, at = splat(narrow(g[r * stride], h), size), r * n + o
-            sums = fma(g_r, load(W, at, size), sums)
-            store(V, at, fma(g_r, x, load(V, at, size)))
-        store(d, o, sums)
-
-    return columns
-
-
-@over_columns(4)
-def _back_activation(size: int) -> Any:
-    """d ← d · activation′, read off the activation itself; the bias's gradient."""
-
-    def columns(o: int, is_tanh: bool, h: Reals, d: Reals, bias_v: Reals) -> None:
-        x, g = load(h, o, size), load(d, o, size)
-        one = splat(narrow(1.0, h), size)
-        g = multiply(g, fma(multiply(x, splat(narrow(-1.0, h), size)), x, one) if is_tanh else unit_step(x))
-        store(d, o, g)
-        store(bias_v, o, add(g, load(bias_v, o, size)))
-
-    return columns
-
-
-@piece(ADD_SCORE)
-def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
-    """Backward pass from the activations at θ, and the lists of inputs not zero, that forward left behind."""
-    dims, work = policy.dims, policy.work
-    n_out, width, layers, is_tanh, has_norm = dims[0], dims[3], dims[4], dims[5] == 1, dims[6] == 1
-    lanes = lanes_of(real)
-    d_out = shift(policy.out, 2 * n_out)
-    if dims[9] == 1:
-        score_gaussian(dims, policy.out, action, weight, d_out)
-    else:
-        score_categorical(n_out, policy.out, action, weight, d_out)
-    # Walk to the last layer: where its inputs, weights and activations lie.
-    at_w = 2 * width if has_norm else 0
-    at_h = width  # x_e
-    next_h, at_index, inputs, largest = 3 * width, 0, width, width
-    for layer in range(layers):
-        n = dims[10 + layer]
-        at_w += inputs * n + n
-        at_h = next_h
-        next_h += 2 * n
-        at_index += inputs + 1
-        inputs = n
-        largest = max(largest, n)
-    d, d_next = shift(work, next_h), shift(work, next_h + largest)
-    rows, stride = _head_size(policy)
-    W, V, h = shift(policy.theta, at_w), shift(vector, at_w), shift(work, at_h)
-    _back_head(inputs, lanes, inputs, rows, stride, h, d_out, W, V, d)
-    for r in range(rows):
-        V[rows * inputs + r] += real(d_out[r * stride])
-        if stride == 2:
-            V[rows * inputs + rows + r] += real(d_out[2 * r + 1])
-    for back in range(layers):
-        layer = layers - 1 - back
-        n = dims[10 + layer]
-        inputs = width if layer == 0 else dims[10 + layer - 1]
-        at_w -= inputs * n + n
-        at_h = width if layer == 0 else at_h - 2 * inputs
-        at_index -= inputs + 1
-        W, V = shift(policy.theta, at_w), shift(vector, at_w)
-        _back_activation(n, lanes, is_tanh, h, d, shift(V, inputs * n))
-        h = shift(work, at_h)
-        active = shift(policy.index, at_index)
-        for j in range(inputs):
-            d_next[j] = real(0.0)
-        # Inputs left out are inactive ReLUs: their weights get no gradient, and they pass nothing on.
-        _back(n, lanes, n, active[0], shift(active, 1), h, d, W, V, d_next)
-        d, d_next = d_next, d
-    if has_norm:
-        for i in range(width):
-            vector[i] += d[i] * work[i]
-            vector[width + i] += d[i]
-
-
-@piece(FEATURES)
-def features_mlp(policy: PolicyView, weight: float, psi: Reals) -> None:
-    """[last hidden activations, 1]; without hidden layers, the input."""
-    dims = policy.dims
-    width, at = dims[3], dims[3]
-    next_h = 3 * width
-    for layer in range(dims[4]):
-        width, at = dims[10 + layer], next_h
-        next_h += 2 * width
-    h, factor = shift(policy.work, at), real(weight)
-    for i in range(width):
-        psi[i] = factor * h[i]
-    psi[width] = factor
-
-
-@piece(PREPARE)
-def prepare_mlp(policy: PolicyView) -> None:
-    """Nothing follows from θ: batch-norm statistics stay fixed."""
+        own = {"forward": forward_mlp, "add_score": add_score_mlp, "prepare": prepare_mlp, "features": features_mlp}
+        return own | (GAUSSIAN if self.head == "gaussian" else CATEGORICAL)
 
 
 @functools.cache
 def _list_features(number: Any) -> Any:
-    from numba import float64, void
-
     return compiled(_list_features_kernel, void(policy_arrays(number), float64[:, ::1], number[:, ::1]))
 
 

@@ -6,32 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.engine.pieces import FUSED, Floats, Piece, Reals, piece, shift
 from evenroll.errors import PolicyError
-from evenroll.kernel import (
-    ADD_SCORE,
-    FEATURES,
-    FORWARD,
-    FUSED,
-    PREPARE,
-    Floats,
-    Piece,
-    PolicyView,
-    Reals,
-    out_b,
-    piece,
-    shift,
-)
 from evenroll.policies.base import Policy
 from evenroll.policies.heads import (
-    draw_categorical,
-    draw_tilted_categorical,
-    log_prob_categorical,
-    log_tilted_categorical,
-    scores_categorical,
-    soften_categorical,
+    CATEGORICAL,
     softmax,
-    tilt_categorical,
 )
+from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, PolicyView, out_b
 
 
 class TabularSoftmax(Policy):
@@ -70,19 +52,8 @@ class TabularSoftmax(Policy):
         return self.aux.reshape(self.n_states or 0, -1)
 
     def pieces(self) -> dict[str, Piece]:
-        return {
-            "forward": forward_table,
-            "draw": draw_categorical,
-            "log_prob": log_prob_categorical,
-            "add_score": add_score_table,
-            "prepare": prepare_table,
-            "soften": soften_categorical,
-            "features": features_table,
-            "scores": scores_categorical,
-            "tilt": tilt_categorical,
-            "draw_tilted": draw_tilted_categorical,
-            "log_tilted": log_tilted_categorical,
-        }
+        own = {"forward": forward_table, "add_score": add_score_table, "prepare": prepare_table, "features": features_table}
+        return own | CATEGORICAL
 
 
 def epsilon_greedy(greedy: Any, n_actions: int, epsilon: float) -> TabularSoftmax:
@@ -97,7 +68,7 @@ def epsilon_greedy(greedy: Any, n_actions: int, epsilon: float) -> TabularSoftma
 
 @piece(FORWARD, fastmath=FUSED)
 def forward_table(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
-    n = policy.dims[0]
+    n = policy.sizes.outputs
     row = int(obs[0]) * n
     theta = shift(policy.theta, row)
     behavior = out_b(policy)
@@ -115,7 +86,7 @@ def forward_table(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> N
 @piece(ADD_SCORE)
 def add_score_table(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
     """∂ log π(a|s) / ∂θ[s, ·] = 1{a} − π(·|s); aux holds π."""
-    n = policy.dims[0]
+    n = policy.sizes.outputs
     row = int(obs[0]) * n
     pi, v = shift(policy.aux, row), shift(vector, row)
     for i in range(n):
@@ -131,6 +102,6 @@ def features_table(policy: PolicyView, weight: float, psi: Reals) -> None:
 
 @piece(PREPARE)
 def prepare_table(policy: PolicyView) -> None:
-    n = policy.dims[0]
-    for s in range(policy.dims[3]):
+    n = policy.sizes.outputs
+    for s in range(policy.sizes.inputs):
         softmax(n, shift(policy.theta, s * n), shift(policy.aux, s * n))

@@ -1,16 +1,14 @@
-"""Samplers: how the next action is chosen, given all the data so far."""
+"""Samplers: how the next action is chosen, given all the data so far. One file each; `table` has them by name.
+
+This package may import policies, engine and text. `base` says what a sampler is, `ros` is the shortest real one.
+"""
 
 from evenroll.samplers.auto import Auto
 from evenroll.samplers.base import Sampler
 from evenroll.samplers.bpg import BPG
-from evenroll.samplers.odi import ODI
 from evenroll.samplers.off_policy import OffPolicy
 from evenroll.samplers.on_policy import OnPolicy
-from evenroll.samplers.props import PROPS
-from evenroll.samplers.revar import ReVar
-from evenroll.samplers.roa import ROA
 from evenroll.samplers.ros import ROS
-from evenroll.samplers.ros_episode import ROSEpisode
-from evenroll.samplers.ros_head import ROSHead
+from evenroll.samplers.table import SAMPLERS, get_sampler
 
-__all__ = ["BPG", "ODI", "PROPS", "ROA", "ROS", "Auto", "OffPolicy", "OnPolicy", "ROSEpisode", "ROSHead", "ReVar", "Sampler"]
+__all__ = ["BPG", "ROS", "SAMPLERS", "Auto", "OffPolicy", "OnPolicy", "Sampler", "get_sampler"]

@@ -16,47 +16,41 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evenroll.engine.pieces import Floats, Piece, piece
+from evenroll.engine.views import Fields
 from evenroll.errors import SpecError
-from evenroll.kernel import (
-    END_EPISODE,
-    LOG_BEHAVIOR,
-    UPDATE,
-    Floats,
-    Piece,
-    PolicyView,
-    SamplerView,
-    log_prob,
-    out_b,
-    piece,
-)
 from evenroll.policies import Policy
+from evenroll.policies.interface import PolicyView, log_prob, out_b
+from evenroll.samplers.interface import END_EPISODE, LOG_BEHAVIOR, UPDATE, SamplerView
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
     """Base of all samplers.
 
-    name         in the mini-language
-    independent  trajectories are i.i.d. given the past behaviour: classical intervals hold
-    on_policy    actions come from π_e
-    needs_weights  `end_episode` uses the trajectory's importance weight
-    needs_rewards  learns from rewards or whole trajectories, so that it can only learn after the environment's step
-    trajectory     entries of memory that belong to the running trajectory, where several run side by side
+    name               what it is called in a specification such as "ros:alpha=10"
+    independent        its trajectories are i.i.d. given the past behaviour, so that classical intervals hold
+    on_policy          its actions come from π_e
+    needs_weights      its `end_episode` uses the trajectory's importance weight
+    whole_trials_only  why it can run only on a built-in domain, a whole trial at a time; None if it can run anywhere.
+                       Elsewhere `update` follows `choose` at once, with a reward of 0: the environment has not moved yet
+    memory             names for the first entries of its memory
+    trajectory         which of these belong to the running trajectory: where several run side by side each has its own
     """
 
     name: ClassVar[str]
     independent: ClassVar[bool] = False
     on_policy: ClassVar[bool] = False
     needs_weights: ClassVar[bool] = False
-    needs_rewards: ClassVar[bool] = True
-    trajectory: ClassVar[tuple[int, ...]] = ()
-    extra_uniforms: ClassVar[int] = 0
+    whole_trials_only: ClassVar[str | None] = None
+    memory: ClassVar[type[Fields]] = Fields
+    trajectory: ClassVar[tuple[str, ...]] = ()
 
     def pieces(self) -> dict[str, Piece]:
         """choose, and any of the others that are not the defaults below."""
         raise TypeError("a sampler lists its pieces")
 
-    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+    def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         """Hyper-parameters as the pieces see them. `value`: the scale of returns, v(π_e), where known; `gamma`: discount."""
         return np.array([float(v) for v in dataclasses.asdict(self).values()] or [0.0])
 
@@ -65,7 +59,7 @@ class Sampler:
         return np.zeros(1, dtype=policy.dtype), np.zeros(1)
 
     def check(self, policy: Policy) -> None:
-        """Raise if the sampler cannot run this policy."""
+        """Raise a `SpecError` if the sampler cannot run this policy."""
 
     def __str__(self) -> str:
         values = ",".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self._shown())

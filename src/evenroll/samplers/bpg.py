@@ -13,27 +13,28 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from evenroll.kernel import (
-    CHOOSE,
-    END_EPISODE,
-    LOG_BEHAVIOR,
-    UPDATE,
-    Floats,
-    Piece,
-    PolicyView,
-    SamplerView,
-    add_score,
-    draw,
-    forward,
-    log_prob,
-    piece,
-    policy_view,
-    prepare,
-    real,
-    shift,
-)
+from evenroll.engine.pieces import Floats, Piece, piece, real, shift
+from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy
+from evenroll.policies.interface import PolicyView, add_score, draw, forward, log_prob, policy_from, prepare
 from evenroll.samplers.base import Sampler, require
+from evenroll.samplers.interface import CHOOSE, END_EPISODE, LOG_BEHAVIOR, UPDATE, SamplerView
+
+
+class Settings(Fields):
+    batch: float
+    step_size: float
+    value: float  # the scale of returns
+    parameters: float
+    aux: float  # length of the policy's `aux`
+    work: float  # length of its `work`
+
+
+class Memory(Fields):
+    """What follows: the outputs at θ_b."""
+
+    finished: float  # trajectories in the batch
+    chosen: float  # 1 if the forward pass at θ_b is of the present state
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class BPG(Sampler):
     batch: int
     step_size: float
     name = "bpg"
+    whole_trials_only = "learns from the returns of whole trajectories"
     needs_weights = True
 
     def __post_init__(self) -> None:
@@ -53,7 +55,7 @@ class BPG(Sampler):
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "log_behavior": log_behavior, "update": update, "end_episode": end_episode}
 
-    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+    def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         return np.array([self.batch, self.step_size, value, policy.parameters, len(policy.aux), policy.work_size])
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
@@ -61,59 +63,60 @@ class BPG(Sampler):
         work = np.zeros(policy.work_size, dtype=policy.dtype)
         # θ_b, this trajectory's Σ ∇log π_b, the batch's gradient, and the view of the policy at θ_b.
         vectors = np.concatenate([policy.theta, blank, blank, policy.aux, work])
-        # trajectories in the batch; whether the forward pass at θ_b is this state's; outputs at θ_b
-        return vectors, np.zeros(2 + 4 * int(policy.dims[0]))
+        return vectors, np.zeros(Memory.count + 4 * int(policy.sizes.outputs))
 
 
 @njit
 def _behavior(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
-    """The arrays of the policy at θ_b."""
-    aux = shift(sampler.vectors, 3 * int(sampler.hyper[3]))
-    work = shift(aux, int(sampler.hyper[4]))
-    return policy.code, policy.dims, policy.index, sampler.vectors, aux, work, shift(sampler.memory, 2)
+    """The members of the policy's view at θ_b."""
+    settings = Settings(sampler.settings)
+    aux = shift(sampler.vectors, 3 * int(settings.parameters))
+    work = shift(aux, int(settings.aux))
+    return policy.code, policy.sizes, policy.index, sampler.vectors, aux, work, beyond(Memory(sampler.memory))
 
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
     forward(policy, sampler.vectors, 0.0, obs)  # outputs at θ_e, for the weight
-    behavior = policy_view(*_behavior(policy, sampler))
+    behavior = policy_from(_behavior(policy, sampler))
     forward(behavior, sampler.vectors, 0.0, obs)
     draw(behavior, u, action)
-    sampler.memory[1] = 1.0
+    Memory(sampler.memory).chosen = 1.0
 
 
 @piece(LOG_BEHAVIOR)
 def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
-    behavior = policy_view(*_behavior(policy, sampler))
+    behavior = policy_from(_behavior(policy, sampler))
     return log_prob(behavior, behavior.out, action)
 
 
 @piece(UPDATE)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    behavior = policy_view(*_behavior(policy, sampler))
-    if sampler.memory[1] == 0.0:  # initial data: nothing was chosen here
+    behavior = policy_from(_behavior(policy, sampler))
+    memory = Memory(sampler.memory)
+    if memory.chosen == 0.0:  # initial data: nothing was chosen here
         forward(behavior, sampler.vectors, 0.0, obs)
-    sampler.memory[1] = 0.0
-    add_score(behavior, obs, action, 1.0, shift(sampler.vectors, int(sampler.hyper[3])))
+    memory.chosen = 0.0
+    add_score(behavior, obs, action, 1.0, shift(sampler.vectors, int(Settings(sampler.settings).parameters)))
 
 
 @piece(END_EPISODE)
 def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
-    batch, step_size, value, n = sampler.hyper[0], sampler.hyper[1], sampler.hyper[2], int(sampler.hyper[3])
-    theta_b = sampler.vectors
+    settings, memory, theta_b = Settings(sampler.settings), Memory(sampler.memory), sampler.vectors
+    n = int(settings.parameters)
     trajectory, gradient = shift(theta_b, n), shift(theta_b, 2 * n)
-    weighted = episode_return / value * math.exp(log_weight)
+    weighted = episode_return / settings.value * math.exp(log_weight)
     factor = real(weighted * weighted)
     if not math.isfinite(factor):  # an overflowing weight teaches nothing
         factor = real(0.0)
     for i in range(n):
         gradient[i] += factor * trajectory[i]
         trajectory[i] = real(0.0)
-    sampler.memory[0] += 1.0
-    if sampler.memory[0] >= batch:
-        step = real(step_size / batch)
+    memory.finished += 1.0
+    if memory.finished >= settings.batch:
+        step = real(settings.step_size / settings.batch)
         for i in range(n):
             theta_b[i] += step * gradient[i]
             gradient[i] = real(0.0)
-        sampler.memory[0] = 0.0
-        prepare(policy_view(*_behavior(policy, sampler)))
+        memory.finished = 0.0
+        prepare(policy_from(_behavior(policy, sampler)))

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 
 from numba import njit
 
-from evenroll.kernel import END_EPISODE, Piece, PolicyView, SamplerView, piece
+from evenroll.engine.pieces import Piece, piece
+from evenroll.policies.interface import PolicyView
+from evenroll.samplers.interface import END_EPISODE, SamplerView
 from evenroll.samplers.tabular_model import (
     MAX_SWEEPS,
     TOLERANCE,
+    Settings,
     TabularDesign,
     choose,
     columns,
@@ -42,7 +45,7 @@ class ODI(TabularDesign):
 def second_moments(policy: PolicyView, sampler: SamplerView) -> None:
     """q and û of the counted model, by sweeps: v(s) = Σ π q and w(s) = Σ π û over the actions that have been taken."""
     visits, rewards, squares, _, q, u, successors, v, w = columns(policy, sampler)
-    n, states, gamma = policy.dims[0], policy.dims[3], sampler.hyper[2]
+    n, states, gamma = policy.sizes.outputs, policy.sizes.inputs, Settings(sampler.settings).gamma
     for s in range(states):
         v[s], w[s] = 0.0, 0.0
     for _ in range(MAX_SWEEPS):

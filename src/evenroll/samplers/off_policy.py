@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenroll.kernel import CHOOSE, Floats, Piece, PolicyView, SamplerView, draw, forward, piece, soften
+from evenroll.engine.pieces import Floats, Piece, piece
+from evenroll.engine.views import Fields
+from evenroll.policies.interface import PolicyView, draw, forward, soften
 from evenroll.samplers.base import Sampler, require
+from evenroll.samplers.interface import CHOOSE, SamplerView
+
+
+class Settings(Fields):
+    delta: float
 
 
 @dataclass(frozen=True)
@@ -14,7 +21,6 @@ class OffPolicy(Sampler):
 
     delta: float
     name = "off"
-    needs_rewards = False
     independent = True
 
     def __post_init__(self) -> None:
@@ -27,5 +33,5 @@ class OffPolicy(Sampler):
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
     forward(policy, sampler.vectors, 0.0, obs)
-    soften(policy, sampler.hyper[0])
+    soften(policy, Settings(sampler.settings).delta)
     draw(policy, u, action)

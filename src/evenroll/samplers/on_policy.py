@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenroll.kernel import CHOOSE, Floats, Piece, PolicyView, SamplerView, draw, forward, piece
+from evenroll.engine.pieces import Floats, Piece, piece
+from evenroll.policies.interface import PolicyView, draw, forward
 from evenroll.samplers.base import Sampler
+from evenroll.samplers.interface import CHOOSE, SamplerView
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,6 @@ class OnPolicy(Sampler):
     name = "os"
     independent = True
     on_policy = True
-    needs_rewards = False
 
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose}

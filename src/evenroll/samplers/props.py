@@ -23,34 +23,35 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from evenroll.kernel import (
-    CHOOSE,
-    LOG_BEHAVIOR,
-    UPDATE,
-    Floats,
-    Piece,
-    PolicyView,
-    Reals,
-    SamplerView,
-    add_score,
-    draw,
-    forward,
-    log_prob,
-    piece,
-    policy_view,
-    prepare,
-    real,
-    shift,
-)
-from evenroll.policies import Policy
+from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
+from evenroll.engine.views import Fields, beyond
+from evenroll.policies import External, Policy
 from evenroll.policies.heads import gaussian_mean, gaussian_scale, softmax
+from evenroll.policies.interface import PolicyView, add_score, draw, forward, log_prob, policy_from, prepare
 from evenroll.samplers.base import Sampler, require
+from evenroll.samplers.interface import CHOOSE, LOG_BEHAVIOR, UPDATE, SamplerView
 
 FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-8  # Adam
-# hyper: the sampler's own eight, then sizes
-RATE, CLIP, PENALTY, TOLERANCE, EVERY, BUFFER, EPOCHS, BATCH = 0, 1, 2, 3, 4, 5, 6, 7
-N_OBS, N_AUX, DISCRETE = 8, 9, 10
-STEPS, HEAD = 0, 1  # memory: steps so far; outputs at φ; an action to try, probabilities; then the buffer
+
+
+class Settings(Fields):
+    learning_rate: float
+    clip: float
+    penalty: float
+    max_divergence: float
+    every: float
+    buffer: float
+    epochs: float
+    batch: float
+    obs: float  # length of an observation
+    aux: float  # length of the policy's `aux`
+    discrete: float  # 1 for a discrete action
+
+
+class Memory(Fields):
+    """What follows: outputs at φ and scratch; an action to try, and two lots of probabilities; then the buffer."""
+
+    steps: float  # so far
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,13 @@ class PROPS(Sampler):
     def _shown(self) -> list[tuple[str, Any]]:
         return [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
 
+    def check(self, policy: Policy) -> None:
+        require(not isinstance(policy, External), "props moves a network's own parameters: it needs one of ours, or a table")
+
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "log_behavior": log_behavior, "update": update}
 
-    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+    def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         sizes = [policy.obs_dim, len(policy.aux), policy.n_actions is not None]
         return np.array([*dataclasses.astuple(self), *sizes], dtype=np.float64)
 
@@ -91,61 +95,62 @@ class PROPS(Sampler):
         blank = np.zeros(3 * policy.parameters, dtype=policy.dtype)
         work = np.zeros(policy.work_size, dtype=policy.dtype)
         vectors = np.concatenate([policy.theta, blank, policy.aux, work])  # φ, gradient, Adam's two means; the view at φ
-        n_out, dim = int(policy.dims[0]), policy.action_dim
-        return vectors, np.zeros(HEAD + 6 * n_out + dim + self.buffer * (policy.obs_dim + dim + n_out))
+        n_out, dim = int(policy.sizes.outputs), policy.action_dim
+        return vectors, np.zeros(Memory.count + 6 * n_out + dim + self.buffer * (policy.obs_dim + dim + n_out))
 
 
 @njit
 def _behavior(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
-    """The arrays of the policy at φ."""
-    aux = shift(sampler.vectors, 4 * policy.dims[2])
-    work = shift(aux, int(sampler.hyper[N_AUX]))
-    return policy.code, policy.dims, policy.index, sampler.vectors, aux, work, shift(sampler.memory, HEAD)
+    """The members of the policy's view at φ."""
+    aux = shift(sampler.vectors, 4 * policy.sizes.parameters)
+    work = shift(aux, int(Settings(sampler.settings).aux))
+    return policy.code, policy.sizes, policy.index, sampler.vectors, aux, work, beyond(Memory(sampler.memory))
 
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
     forward(policy, sampler.vectors, 0.0, obs)  # outputs at θ, to be remembered
-    behavior = policy_view(*_behavior(policy, sampler))
+    behavior = policy_from(_behavior(policy, sampler))
     forward(behavior, sampler.vectors, 0.0, obs)
     draw(behavior, u, action)
 
 
 @piece(LOG_BEHAVIOR)
 def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
-    behavior = policy_view(*_behavior(policy, sampler))
+    behavior = policy_from(_behavior(policy, sampler))
     return log_prob(behavior, behavior.out, action)
 
 
 @piece(UPDATE)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
     """Remember the step; every so often, fit φ."""
-    memory, hyper = sampler.memory, sampler.hyper
-    row, n_obs, dim = _row(policy, sampler, int(memory[STEPS]) % int(hyper[BUFFER])), int(hyper[N_OBS]), policy.dims[1]
+    memory, settings = Memory(sampler.memory), Settings(sampler.settings)
+    row, n_obs = _row(policy, sampler, int(memory.steps) % int(settings.buffer)), int(settings.obs)
+    dim = policy.sizes.action_dim
     for i in range(n_obs):
         row[i] = obs[i]
     for i in range(dim):
         row[n_obs + i] = action[i]
-    for i in range(policy.dims[0]):
+    for i in range(policy.sizes.outputs):
         row[n_obs + dim + i] = policy.out[i]
-    memory[STEPS] += 1.0
-    if int(memory[STEPS]) % int(hyper[EVERY]) != 0 or hyper[RATE] == 0.0:
+    memory.steps += 1.0
+    if int(memory.steps) % int(settings.every) != 0 or settings.learning_rate == 0.0:
         return
-    behavior = policy_view(*_behavior(policy, sampler))
-    n = policy.dims[2]
+    behavior = policy_from(_behavior(policy, sampler))
+    n = policy.sizes.parameters
     phi = sampler.vectors
     gradient, mean, square = shift(phi, n), shift(phi, 2 * n), shift(phi, 3 * n)
     for i in range(n):
         phi[i], mean[i], square[i] = policy.theta[i], real(0.0), real(0.0)  # φ ← θ
     prepare(behavior)
-    size = int(min(memory[STEPS], hyper[BUFFER]))
-    batches = -(-size // int(hyper[BATCH]))
-    for j in range(int(hyper[EPOCHS]) * batches):
+    size = int(min(memory.steps, settings.buffer))
+    batches = -(-size // int(settings.batch))
+    for j in range(int(settings.epochs) * batches):
         for i in range(n):
             gradient[i] = real(0.0)
-        if _minibatch(behavior, sampler, j % batches, batches, size, gradient) > hyper[TOLERANCE]:
+        if _minibatch(behavior, sampler, j % batches, batches, size, gradient) > settings.max_divergence:
             break
-        rate = real(hyper[RATE] / (1.0 - FIRST_DECAY ** (j + 1.0)))
+        rate = real(settings.learning_rate / (1.0 - FIRST_DECAY ** (j + 1.0)))
         scale = real(1.0 / math.sqrt(1.0 - SECOND_DECAY ** (j + 1.0)))
         for i in range(n):  # Adam
             mean[i] += real(1.0 - FIRST_DECAY) * (gradient[i] - mean[i])
@@ -157,8 +162,9 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
 @njit
 def _row(policy: PolicyView, sampler: SamplerView, i: int) -> Floats:
     """Row i of the buffer: observation, action, outputs at θ."""
-    width = int(sampler.hyper[N_OBS]) + policy.dims[1] + policy.dims[0]
-    return shift(sampler.memory, HEAD + 6 * policy.dims[0] + policy.dims[1] + i * width)
+    outputs, dim = policy.sizes.outputs, policy.sizes.action_dim
+    width = int(Settings(sampler.settings).obs) + dim + outputs
+    return shift(beyond(Memory(sampler.memory)), 6 * outputs + dim + i * width)
 
 
 @njit
@@ -166,8 +172,8 @@ def _minibatch(
     behavior: PolicyView, sampler: SamplerView, first: int, every: int, size: int, gradient: Reals
 ) -> float:  # fmt: skip
     """Add the loss's gradient over rows first, first + every, …; returns E[(r − 1) − log r] of them."""
-    hyper, dim = sampler.hyper, behavior.dims[1]
-    n_obs, discrete = int(hyper[N_OBS]), hyper[DISCRETE] == 1.0
+    settings, dim = Settings(sampler.settings), behavior.sizes.action_dim
+    n_obs, discrete = int(settings.obs), settings.discrete == 1.0
     share = 1.0 / ((size - first + every - 1) // every)
     divergence = 0.0
     for i in range(first, size, every):
@@ -178,12 +184,12 @@ def _minibatch(
         log_r = log_prob(behavior, behavior.out, action) - log_prob(behavior, theta_out, action)
         r = math.exp(log_r)
         divergence += share * (r - 1.0 - log_r)
-        if r > 1.0 - hyper[CLIP]:  # ∇ max(r, clip(r)) = ∇r = r ∇log π_φ above 1 − ε, else 0
+        if r > 1.0 - settings.clip:  # ∇ max(r, clip(r)) = ∇r = r ∇log π_φ above 1 − ε, else 0
             add_score(behavior, obs, action, share * r, gradient)
         if discrete:
-            _add_kl_categorical(behavior, sampler, obs, theta_out, share * hyper[PENALTY], gradient)
+            _add_kl_categorical(behavior, sampler, obs, theta_out, share * settings.penalty, gradient)
         else:
-            _add_kl_gaussian(behavior, sampler, obs, theta_out, share * hyper[PENALTY], gradient)
+            _add_kl_gaussian(behavior, sampler, obs, theta_out, share * settings.penalty, gradient)
     return divergence
 
 
@@ -192,8 +198,8 @@ def _add_kl_categorical(
     behavior: PolicyView, sampler: SamplerView, obs: Floats, theta_out: Floats, weight: float, gradient: Reals
 ) -> None:  # fmt: skip
     """∇ KL(π_φ ‖ π_θ) = Σ_a π_φ(a) (log π_φ(a)/π_θ(a) − KL) ∇ log π_φ(a|s)."""
-    n = behavior.dims[0]
-    action = shift(sampler.memory, HEAD + 4 * n)
+    n = behavior.sizes.outputs
+    action = shift(beyond(Memory(sampler.memory)), 4 * n)
     p, q = shift(action, 1), shift(action, 1 + n)
     softmax(n, behavior.out, p)
     softmax(n, theta_out, q)
@@ -216,14 +222,14 @@ def _add_kl_gaussian(
     Scores are z/σ_φ for the mean and (z² − 1)/σ_φ for the scale. With actions z = (1, …, 1), and the same with −1 or 0 in
     dimension i, weights −Σ, (C_i − A_i)/2 and −C_i give exactly A_i/σ_φ and C_i/σ_φ.
     """
-    dims, phi_out = behavior.dims, behavior.out
-    action = shift(sampler.memory, HEAD + 4 * dims[0])
+    sizes, phi_out = behavior.sizes, behavior.out
+    action = shift(beyond(Memory(sampler.memory)), 4 * sizes.outputs)
     balance = 0.0
-    for i in range(dims[1]):
-        action[i] = gaussian_mean(dims, phi_out[2 * i]) + gaussian_scale(dims, phi_out[2 * i + 1])
-    for i in range(dims[1]):
-        mean, scale = gaussian_mean(dims, theta_out[2 * i]), gaussian_scale(dims, theta_out[2 * i + 1])
-        mean_phi, scale_phi = gaussian_mean(dims, phi_out[2 * i]), gaussian_scale(dims, phi_out[2 * i + 1])
+    for i in range(sizes.action_dim):
+        action[i] = gaussian_mean(sizes, phi_out[2 * i]) + gaussian_scale(sizes, phi_out[2 * i + 1])
+    for i in range(sizes.action_dim):
+        mean, scale = gaussian_mean(sizes, theta_out[2 * i]), gaussian_scale(sizes, theta_out[2 * i + 1])
+        mean_phi, scale_phi = gaussian_mean(sizes, phi_out[2 * i]), gaussian_scale(sizes, phi_out[2 * i + 1])
         A = (mean_phi - mean) / (scale * scale) * scale_phi
         C = (scale_phi / scale) * (scale_phi / scale) - 1.0
         action[i] = mean_phi - scale_phi

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 
 from numba import njit
 
-from evenroll.kernel import END_EPISODE, Floats, Piece, PolicyView, SamplerView, piece
+from evenroll.engine.pieces import Floats, Piece, piece
+from evenroll.policies.interface import PolicyView
+from evenroll.samplers.interface import END_EPISODE, SamplerView
 from evenroll.samplers.tabular_model import (
     MAX_SWEEPS,
     TOLERANCE,
+    Settings,
     TabularDesign,
     choose,
     columns,
@@ -42,7 +45,7 @@ class ReVar(TabularDesign):
 @njit
 def reward_variances(policy: PolicyView, visits: Floats, rewards: Floats, squares: Floats, sigma2: Floats) -> None:
     """σ̂²(s, a), unbiased, made larger where visits are few."""
-    cells = policy.dims[2]
+    cells = policy.sizes.parameters
     total, freedom = 0.0, 0.0
     for i in range(cells):
         if visits[i] > 1.0:
@@ -61,7 +64,7 @@ def reward_variances(policy: PolicyView, visits: Floats, rewards: Floats, square
 def propagate(policy: PolicyView, sampler: SamplerView, visits: Floats, successors: Floats, sigma2: Floats) -> None:
     """x from σ², by sweeps; B² is kept per state."""
     _, _, _, _, _, x, _, squared, _ = columns(policy, sampler)
-    n, states, gamma = policy.dims[0], policy.dims[3], sampler.hyper[2]
+    n, states, gamma = policy.sizes.outputs, policy.sizes.inputs, Settings(sampler.settings).gamma
     for s in range(states):
         squared[s] = 0.0
     for _ in range(MAX_SWEEPS):

@@ -22,32 +22,32 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from evenroll.kernel import (
-    CHOOSE,
-    LOG_BEHAVIOR,
-    UPDATE,
-    Floats,
-    Piece,
-    PolicyView,
-    Reals,
-    SamplerView,
-    add_score,
-    draw,
-    forward,
-    log_prob,
-    piece,
-    real,
-    shift,
-)
+from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
+from evenroll.engine.simd import add, aligned, dot, lanes_of, load, multiply, narrow, over_columns, relu, splat
+from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy
+from evenroll.policies.interface import PolicyView, add_score, draw, forward, log_prob
 from evenroll.samplers.base import Sampler, require
-from evenroll.simd import add, aligned, dot, lanes_of, load, multiply, narrow, over_columns, relu, splat
+from evenroll.samplers.interface import CHOOSE, LOG_BEHAVIOR, UPDATE, SamplerView
 
 CERTAIN = 1.0 - 1e-12  # a probability of 1, up to rounding
 EDGE = 2.0**-53  # the smallest uniform number the loop hands out
 TIE = 1e-12  # on a table all actions that are short of a whole count are equally good: the first is taken, not a rounding
 MISSING, FOUND, TAKEN = 0.0, 1.0, 2.0  # the argmin of this state: not looked for, known, known and acted on
-STATUS, TOTAL, OBS = 0, 1, 2  # memory: status, a sum in progress, the observation; then argmin, candidate, u
+
+
+class Settings(Fields):
+    rho: float
+    candidates: float
+    actions: float  # how many; 0 if they are real
+    obs: float  # length of an observation
+
+
+class Memory(Fields):
+    """What follows: the observation; the argmin, a candidate and its uniform numbers, each as long as an action."""
+
+    status: float  # of the argmin: MISSING, FOUND or TAKEN
+    total: float  # a sum in progress
 
 
 @dataclass(frozen=True)
@@ -65,24 +65,28 @@ class ROA(Sampler):
     def _shown(self) -> list[tuple[str, Any]]:
         return super()._shown() if self.candidates != 9 else [("rho", self.rho)]
 
+    def check(self, policy: Policy) -> None:
+        several = policy.n_actions is None and policy.choices
+        require(not several, "roa: several discrete actions at once are not searched; use auto")
+
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "log_behavior": log_behavior, "update": update}
 
-    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+    def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         return np.array([self.rho, self.candidates, policy.n_actions or 0, policy.obs_dim])
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
         both = np.zeros(2 * policy.parameters, dtype=policy.dtype)  # S, and S + g of a candidate
-        return aligned(both, policy.first_weight), np.zeros(OBS + policy.obs_dim + 3 * policy.action_dim)
+        return aligned(both, policy.first_weight), np.zeros(Memory.count + policy.obs_dim + 3 * policy.action_dim)
 
 
 @over_columns(8)
 def _add_magnitudes(size: int) -> Any:
-    """total += Σ |x|."""
+    """Memory.total += Σ |x|."""
 
-    def columns(o: int, v: Reals, total: Floats) -> None:
+    def columns(o: int, v: Reals, memory: Floats) -> None:
         x, one, minus = load(v, o, size), splat(narrow(1.0, v), size), splat(narrow(-1.0, v), size)
-        total[0] += dot(add(relu(x), relu(multiply(x, minus))), one)
+        Memory(memory).total += dot(add(relu(x), relu(multiply(x, minus))), one)
 
     return columns
 
@@ -90,21 +94,22 @@ def _add_magnitudes(size: int) -> Any:
 @njit
 def _imbalance(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, lanes: int) -> float:
     """‖S + g(s, a)‖₁: the division by k + 1 is the same for all candidates."""
-    n = policy.dims[2]
-    S, candidate, total = sampler.vectors, shift(sampler.vectors, n), shift(sampler.memory, TOTAL)
+    n = policy.sizes.parameters
+    memory, S, candidate = Memory(sampler.memory), sampler.vectors, shift(sampler.vectors, n)
     for i in range(n):
         candidate[i] = S[i]
     add_score(policy, obs, action, 1.0, candidate)
-    total[0] = 0.0
-    _add_magnitudes(n, lanes, candidate, total)
-    return total[0]
+    memory.total = 0.0
+    _add_magnitudes(n, lanes, candidate, sampler.memory)
+    return memory.total
 
 
 @njit
 def _search(policy: PolicyView, sampler: SamplerView, obs: Floats, lanes: int) -> bool:
     """Find the argmin, after a forward pass in this state; False where an action has probability 1."""
-    candidates, n_actions, dim = int(sampler.hyper[1]), int(sampler.hyper[2]), policy.dims[1]
-    best = shift(sampler.memory, OBS + int(sampler.hyper[3]))
+    settings, dim = Settings(sampler.settings), policy.sizes.action_dim
+    candidates, n_actions = int(settings.candidates), int(settings.actions)
+    best = shift(beyond(Memory(sampler.memory)), int(settings.obs))
     trial, u = shift(best, dim), shift(best, 2 * dim)
     lowest = math.inf
     if n_actions > 0:
@@ -135,17 +140,18 @@ def _search(policy: PolicyView, sampler: SamplerView, obs: Floats, lanes: int) -
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    rho, memory, n_obs = sampler.hyper[0], sampler.memory, int(sampler.hyper[3])
+    settings, memory = Settings(sampler.settings), Memory(sampler.memory)
+    rho, n_obs, seen = settings.rho, int(settings.obs), beyond(memory)
     forward(policy, sampler.vectors, 0.0, obs)
     for i in range(n_obs):
-        memory[OBS + i] = obs[i]
-    memory[STATUS] = MISSING
+        seen[i] = obs[i]
+    memory.status = MISSING
     if u[0] < rho:
         u[0] /= rho  # uniform again, should a ~ π_e after all
         if _search(policy, sampler, obs, lanes_of(real)):
-            memory[STATUS] = TAKEN
-            for i in range(policy.dims[1]):
-                action[i] = memory[OBS + n_obs + i]
+            memory.status = TAKEN
+            for i in range(policy.sizes.action_dim):
+                action[i] = seen[n_obs + i]
         else:
             draw(policy, u, action)
     else:
@@ -155,17 +161,18 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
 
 @piece(LOG_BEHAVIOR)
 def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
-    rho, memory, discrete = sampler.hyper[0], sampler.memory, sampler.hyper[2] > 0.0
+    settings, memory = Settings(sampler.settings), Memory(sampler.memory)
+    rho, discrete = settings.rho, settings.actions > 0.0
     log_e = log_prob(policy, policy.out, action)
     if rho == 0.0:
         return log_e
     if not discrete:
-        return math.inf if memory[STATUS] == TAKEN else math.log(1.0 - rho) + log_e
-    if memory[STATUS] == MISSING:
-        if not _search(policy, sampler, shift(memory, OBS), lanes_of(real)):
+        return math.inf if memory.status == TAKEN else math.log(1.0 - rho) + log_e
+    if memory.status == MISSING:
+        if not _search(policy, sampler, beyond(memory), lanes_of(real)):
             return log_e
-        memory[STATUS] = FOUND
-    is_best = action[0] == memory[OBS + int(sampler.hyper[3])]
+        memory.status = FOUND
+    is_best = action[0] == beyond(memory)[int(settings.obs)]
     return math.log((1.0 - rho) * math.exp(log_e) + (rho if is_best else 0.0))
 
 

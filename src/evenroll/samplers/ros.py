@@ -11,20 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenroll.kernel import (
-    CHOOSE,
-    UPDATE,
-    Floats,
-    Piece,
-    PolicyView,
-    SamplerView,
-    add_score,
-    draw,
-    forward,
-    piece,
-)
+from evenroll.engine.pieces import Floats, Piece, piece
+from evenroll.engine.views import Fields
 from evenroll.policies import Policy
+from evenroll.policies.interface import PolicyView, add_score, draw, forward
 from evenroll.samplers.base import Sampler, require
+from evenroll.samplers.interface import CHOOSE, UPDATE, SamplerView
+
+
+class Settings(Fields):
+    alpha: float
+
+
+class Memory(Fields):
+    k: float  # steps so far
+
 
 LARGEST = 1e100  # keeps α/k · S from overflowing
 
@@ -35,7 +36,6 @@ class ROS(Sampler):
 
     alpha: float
     name = "ros"
-    needs_rewards = False
 
     def __post_init__(self) -> None:
         require(math.isfinite(self.alpha) and self.alpha >= 0, f"ros: alpha must be a number ≥ 0, not {self.alpha}")
@@ -44,12 +44,12 @@ class ROS(Sampler):
         return {"choose": choose, "update": update}
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-        return policy.zero_vector(), np.zeros(1)  # S, k                             (Alg. 1, lines 3–4)
+        return policy.zero_vector(), np.zeros(Memory.count)  # S, k                  (Alg. 1, lines 3–4)
 
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    alpha, k, S = sampler.hyper[0], sampler.memory[0], sampler.vectors
+    alpha, k, S = Settings(sampler.settings).alpha, Memory(sampler.memory).k, sampler.vectors
     forward(policy, S, min(alpha / k, LARGEST) if k > 0.0 else 0.0, obs)  # θ_b = θ_e − α ∇L  (Alg. 1, line 9)
     draw(policy, u, action)  # a ~ π_θb(·|s)                                         (Alg. 1, line 10)
 
@@ -57,4 +57,4 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
 @piece(UPDATE)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
     add_score(policy, obs, action, 1.0, sampler.vectors)  # S += ∇ log π_e(a|s)      (Alg. 1, line 11)
-    sampler.memory[0] += 1.0  # k += 1                                               (Alg. 1, line 12)
+    Memory(sampler.memory).k += 1.0  # k += 1                                        (Alg. 1, line 12)

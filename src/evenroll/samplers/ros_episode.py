@@ -11,24 +11,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenroll.kernel import (
-    CHOOSE,
-    END_EPISODE,
-    UPDATE,
-    Floats,
-    Piece,
-    PolicyView,
-    SamplerView,
-    add_score,
-    draw,
-    forward,
-    piece,
-    real,
-    shift,
-)
+from evenroll.engine.pieces import Floats, Piece, piece, real, shift
+from evenroll.engine.simd import aligned
+from evenroll.engine.views import Fields
 from evenroll.policies import Policy
+from evenroll.policies.interface import PolicyView, add_score, draw, forward
 from evenroll.samplers.base import Sampler, require
-from evenroll.simd import aligned
+from evenroll.samplers.interface import CHOOSE, END_EPISODE, UPDATE, SamplerView
+
+
+class Settings(Fields):
+    alpha: float
+
+
+class Memory(Fields):
+    k: float  # steps of the finished trajectories
+    length: float  # of the running trajectory
+
 
 LARGEST = 1e100  # keeps α/k · S from overflowing
 
@@ -39,6 +38,7 @@ class ROSEpisode(Sampler):
 
     alpha: float
     name = "ros-episode"
+    whole_trials_only = "sums up one running trajectory at a time"
 
     def __post_init__(self) -> None:
         good = math.isfinite(self.alpha) and self.alpha >= 0
@@ -49,28 +49,29 @@ class ROSEpisode(Sampler):
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
         both = np.zeros(2 * policy.parameters, dtype=policy.dtype)
-        return aligned(both, policy.first_weight), np.zeros(2)  # S and the running trajectory's; k and its length
+        return aligned(both, policy.first_weight), np.zeros(Memory.count)  # S, and that of the running trajectory
 
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    alpha, k, S = sampler.hyper[0], sampler.memory[0], sampler.vectors
+    alpha, k, S = Settings(sampler.settings).alpha, Memory(sampler.memory).k, sampler.vectors
     forward(policy, S, min(alpha / k, LARGEST) if k > 0.0 else 0.0, obs)  # θ_b, the same for the whole trajectory
     draw(policy, u, action)
 
 
 @piece(UPDATE)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    add_score(policy, obs, action, 1.0, shift(sampler.vectors, policy.dims[2]))
-    sampler.memory[1] += 1.0
+    add_score(policy, obs, action, 1.0, shift(sampler.vectors, policy.sizes.parameters))
+    Memory(sampler.memory).length += 1.0
 
 
 @piece(END_EPISODE)
 def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
-    n = policy.dims[2]
+    n = policy.sizes.parameters
     S, running = sampler.vectors, shift(sampler.vectors, n)
     for i in range(n):
         S[i] += running[i]
         running[i] = real(0.0)
-    sampler.memory[0] += sampler.memory[1]
-    sampler.memory[1] = 0.0
+    memory = Memory(sampler.memory)
+    memory.k += memory.length
+    memory.length = 0.0

@@ -10,28 +10,29 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
-from evenroll.kernel import (
-    CHOOSE,
-    UPDATE,
-    Floats,
-    Piece,
-    PolicyView,
-    SamplerView,
-    add_score,
-    draw,
-    features,
-    forward,
-    out_b,
-    piece,
-    shift,
-)
+from evenroll.engine.pieces import Floats, Piece, piece, shift
+from evenroll.engine.views import Fields, beyond
 from evenroll.policies import MLP, Policy
 from evenroll.policies.heads import score_categorical, score_gaussian, tame
+from evenroll.policies.interface import PolicyView, add_score, draw, features, forward, out_b
 from evenroll.samplers.base import Sampler, require
+from evenroll.samplers.interface import CHOOSE, UPDATE, SamplerView
 
 LARGEST = 1e100  # keeps α/k · S from overflowing
-ALPHA, WIDTH, OWN_SCALE = 0, 1, 2  # hyper; WIDTH is the length of ψ, 0 on a table
+
+
+class Settings(Fields):
+    alpha: float
+    width: float  # length of ψ; 0 on a table
+    own_scale: float  # 1 if log_std is a parameter by itself
+
+
+class Memory(Fields):
+    """What follows: d, the score of the outputs; then S of a network, in double precision."""
+
+    k: float  # steps so far
 
 
 @dataclass(frozen=True)
@@ -48,23 +49,30 @@ class ROSHead(Sampler):
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "update": update}
 
-    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+    def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         if not isinstance(policy, MLP):
             return np.array([self.alpha, 0.0, 0.0])
         own_scale = policy.head == "gaussian" and policy.scale == "log_std"
         return np.array([self.alpha, policy.head_weight.shape[1] + 1, own_scale], dtype=np.float64)
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-        width = int(self.hyper(policy, 1.0, 1.0)[WIDTH])
-        n_out = int(policy.dims[0])
+        width = int(Settings(self.settings(policy, 1.0, 1.0)).width)
+        n_out = int(policy.sizes.outputs)
         vectors = policy.zero_vector() if width == 0 else np.zeros(width, dtype=policy.dtype)  # S of a table; or ψ
-        return vectors, np.zeros(1 + n_out + n_out * width)  # k; d; S of a network, in double precision
+        return vectors, np.zeros(Memory.count + n_out + n_out * width)
+
+
+@njit
+def _sum(sampler: SamplerView, outputs: int, output: int, width: int) -> Floats:
+    """The part of S that belongs to one output."""
+    return shift(beyond(Memory(sampler.memory)), outputs + output * width)
 
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    k, width, n = sampler.memory[0], int(sampler.hyper[WIDTH]), policy.dims[0]
-    c = min(sampler.hyper[ALPHA] / k, LARGEST) if k > 0.0 else 0.0
+    settings, k, n = Settings(sampler.settings), Memory(sampler.memory).k, policy.sizes.outputs
+    width = int(settings.width)
+    c = min(settings.alpha / k, LARGEST) if k > 0.0 else 0.0
     if width == 0:
         forward(policy, sampler.vectors, c, obs)
     else:
@@ -72,7 +80,7 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
         psi, behavior = sampler.vectors, out_b(policy)
         features(policy, 1.0, psi)
         for o in range(n):
-            S, change = shift(sampler.memory, 1 + n + o * width), 0.0
+            S, change = _sum(sampler, n, o, width), 0.0
             for i in range(width):
                 change += S[i] * psi[i]
             behavior[o] = policy.out[o] - c * change
@@ -82,21 +90,22 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
 
 @piece(UPDATE)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    width, n = int(sampler.hyper[WIDTH]), policy.dims[0]
+    settings, memory, n = Settings(sampler.settings), Memory(sampler.memory), policy.sizes.outputs
+    width = int(settings.width)
     if width == 0:
         add_score(policy, obs, action, 1.0, sampler.vectors)
     else:
-        d, psi = shift(sampler.memory, 1), sampler.vectors
-        if policy.dims[9] == 1:
-            score_gaussian(policy.dims, policy.out, action, 1.0, d)
+        d, psi = beyond(memory), sampler.vectors
+        if policy.sizes.gaussian == 1:
+            score_gaussian(policy.sizes, policy.out, action, 1.0, d)
         else:
             score_categorical(n, policy.out, action, 1.0, d)
         features(policy, 1.0, psi)  # also where nothing was chosen: initial data
         for o in range(n):
-            S = shift(sampler.memory, 1 + n + o * width)
-            if sampler.hyper[OWN_SCALE] == 1.0 and o % 2 == 1:  # log_std is a parameter by itself
+            S = _sum(sampler, n, o, width)
+            if settings.own_scale == 1.0 and o % 2 == 1:  # log_std is a parameter by itself
                 S[width - 1] += d[o]
             else:
                 for i in range(width):
                     S[i] += d[o] * psi[i]
-    sampler.memory[0] += 1.0
+    memory.k += 1.0

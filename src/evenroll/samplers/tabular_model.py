@@ -16,16 +16,31 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from evenroll.kernel import CHOOSE, UPDATE, Floats, PolicyView, SamplerView, draw, forward, out_b, piece, shift
+from evenroll.engine.pieces import Floats, piece, shift
+from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy, TabularSoftmax
+from evenroll.policies.interface import PolicyView, draw, forward, out_b
 from evenroll.samplers.base import Sampler, require
+from evenroll.samplers.interface import CHOOSE, UPDATE, SamplerView
 
 LARGEST_MODEL = 4_000_000  # states² · actions: 32 MB, and about a second per fit
 MAX_SWEEPS = 1000  # of a recursion that may not converge (a policy that never ends); 1 sweep = 1 step to go
 TOLERANCE = 1e-10
 PRIOR = 1.0  # visits. odi on the bandit, 2⁹ pulls, MSE over OS: 0 → 1.22 ± 0.10; 1 → 0.87, 3 → 0.88, 10 → 0.90 (± 0.05)
-HEADER = 4
-EPISODES, NEXT_FIT, LAST = 0, 1, 2  # memory: finished trajectories; fit when there are this many; cell of the last step
+
+
+class Settings(Fields):
+    first: float
+    mix: float
+    gamma: float
+
+
+class Memory(Fields):
+    """What follows: the columns of the counted model."""
+
+    episodes: float  # finished trajectories
+    next_fit: float  # fit when there are this many of them
+    last: float  # cell of the last step; −1 at the start of a trajectory
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,7 @@ class TabularDesign(Sampler):
 
     first: int = 10
     mix: float = 0.1
+    whole_trials_only = "learns from rewards"
 
     def __post_init__(self) -> None:
         require(self.first >= 1, f"{self.name}: first must be at least 1, not {self.first}")
@@ -52,21 +68,22 @@ class TabularDesign(Sampler):
         size = (policy.n_states or 0) ** 2 * (policy.n_actions or 0)
         require(size <= LARGEST_MODEL, f"{self.name}: states² · actions = {size} is more than {LARGEST_MODEL}")
 
-    def hyper(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
+    def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         return np.array([self.first, self.mix, gamma])
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
         states, cells = policy.n_states or 0, policy.parameters
-        memory = np.zeros(HEADER + cells * (6 + states) + 2 * states)
-        memory[NEXT_FIT], memory[LAST] = self.first, -1.0
+        memory = np.zeros(Memory.count + cells * (6 + states) + 2 * states)
+        named = Memory(memory)
+        named.next_fit, named.last = self.first, -1.0
         return np.zeros(1, dtype=policy.dtype), memory
 
 
 @njit
 def columns(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
     """visits, Σ r, Σ r², b, two tables to work in (all by cell), successors (by cell and state), two lists by state."""
-    cells, states = policy.dims[2], policy.dims[3]
-    visits = shift(sampler.memory, HEADER)
+    cells, states = policy.sizes.parameters, policy.sizes.inputs
+    visits = beyond(Memory(sampler.memory))
     successors = shift(visits, 6 * cells)
     values = shift(successors, cells * states)
     return (
@@ -78,8 +95,8 @@ def columns(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
     forward(policy, sampler.vectors, 0.0, obs)
-    if sampler.memory[EPISODES] >= sampler.hyper[0]:
-        n = policy.dims[0]
+    if Memory(sampler.memory).episodes >= Settings(sampler.settings).first:
+        n = policy.sizes.outputs
         b, log_b = shift(columns(policy, sampler)[3], int(obs[0]) * n), out_b(policy)
         for a in range(n):
             log_b[a] = math.log(b[a]) if b[a] > 0.0 else -math.inf
@@ -90,24 +107,25 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
     visits, rewards, squares, _, _, _, successors, _, _ = columns(policy, sampler)
     s = int(obs[0])
-    cell, last = s * policy.dims[0] + int(action[0]), int(sampler.memory[LAST])
+    memory = Memory(sampler.memory)
+    cell, last = s * policy.sizes.outputs + int(action[0]), int(memory.last)
     if last >= 0:
-        successors[last * policy.dims[3] + s] += 1.0
+        successors[last * policy.sizes.inputs + s] += 1.0
     visits[cell] += 1.0
     rewards[cell] += reward
     squares[cell] += reward * reward
-    sampler.memory[LAST] = cell
+    memory.last = cell
 
 
 @njit
 def fit_is_due(sampler: SamplerView) -> bool:
     """Count a finished trajectory; True when it is time for a new design."""
-    memory = sampler.memory
-    memory[LAST] = -1.0
-    memory[EPISODES] += 1.0
-    if memory[EPISODES] < memory[NEXT_FIT]:
+    memory = Memory(sampler.memory)
+    memory.last = -1.0
+    memory.episodes += 1.0
+    if memory.episodes < memory.next_fit:
         return False
-    memory[NEXT_FIT] = math.ceil(1.25 * memory[EPISODES])
+    memory.next_fit = math.ceil(1.25 * memory.episodes)
     return True
 
 
@@ -136,9 +154,9 @@ def set_behavior(policy: PolicyView, sampler: SamplerView, strengths: Floats) ->
     With few visits x is little known: PRIOR visits of the state's average strength are added to those there were. A state
     where nothing is known, or nothing varies, keeps π_e.
     """
-    n, mix = policy.dims[0], sampler.hyper[1]
-    visits, b = shift(sampler.memory, HEADER), columns(policy, sampler)[3]
-    for s in range(policy.dims[3]):
+    n, mix = policy.sizes.outputs, Settings(sampler.settings).mix
+    visits, b = beyond(Memory(sampler.memory)), columns(policy, sampler)[3]
+    for s in range(policy.sizes.inputs):
         row = s * n
         average, known = 0.0, 0.0
         for i in range(row, row + n):

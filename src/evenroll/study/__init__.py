@@ -6,6 +6,8 @@ experiments  the paper's experiments, as values           reproduce    what is m
 laws         the theory as data for pictures              published    what the paper's authors published
 figures      pictures                                     claims       what the paper says, and whether it holds here
 report       one page with all of it
+
+This package may import everything but cli.
 """
 
 from evenroll.study.comparison import Comparison, Curve, compare

@@ -13,13 +13,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from evenroll.domains import get_domain
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.language import get_estimator, get_sampler
+from evenroll.estimators.table import get_estimator
 from evenroll.policies import Policy, TabularSoftmax, epsilon_greedy, policy_digest
+from evenroll.samplers.table import get_sampler
 from evenroll.study.sources import digest_of
 from evenroll.study.trials import GRADIENT, KL, Trials, run_trials
-from evenroll.values import truth
+from evenroll.study.true_value import truth
 
 FORMAT = 1  # of the identity and of the file
 STEPS_PER_BLOCK = 2_000_000  # about: what a kill may cost each worker
@@ -123,7 +124,7 @@ def resolve(work: Work) -> Trials:
     domain = get_domain(work.domain)
     policy = _policy(work.domain, work.epsilon)
     initial = work.collect.startswith("init+")
-    sampler = get_sampler(work.collect.removeprefix("init+"), domain, initial)
+    sampler = get_sampler(work.collect.removeprefix("init+"), domain.paper, initial)
     sampler.check(policy)
     errors = work.measures[-2:] == SAMPLING_ERRORS
     estimators = tuple(get_estimator(name) for name in (work.measures[:-2] if errors else work.measures))

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.domains import Domain, Truth, get_domain
+from evenroll.domains.catalogue import get_domain
+from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import SpecError
-from evenroll.language import Method, get_method
-from evenroll.parallel import Pool, get_pool, in_order
+from evenroll.executors.pool import Pool, get_pool, in_order
 from evenroll.policies import Policy
+from evenroll.study.method import Method, get_method
 from evenroll.study.trials import ESS, GRADIENT, KL, LARGEST_WEIGHT, Trial, Trials, checkpoints_for, run_trial
-from evenroll.values import truth
+from evenroll.study.true_value import truth
 
 
 @dataclass(frozen=True)

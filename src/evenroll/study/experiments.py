@@ -205,7 +205,7 @@ def errors(column: str, collectors: tuple[str, ...], domains: tuple[str, ...], s
 
 def alphas(domain: str, roster: Roster, scale: Scale) -> Panel:
     """Step sizes of ROS; the one of table 1 is the same work as in fig 2."""
-    from evenroll.domains import get_domain
+    from evenroll.domains.catalogue import get_domain
 
     usual = get_domain(domain).paper["ros"]["alpha"]
     steps = tuple("ros/mc" if a == usual else f"ros:alpha={a:g}/mc" for a in ALPHAS[domain])

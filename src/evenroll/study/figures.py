@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.domains import get_domain
-from evenroll.envs import bandit, gridworld
-from evenroll.files import write_atomically
+from evenroll.domains import bandit, gridworld
+from evenroll.domains.catalogue import get_domain
+from evenroll.files.safe_files import write_atomically
 from evenroll.policies import TabularSoftmax
 from evenroll.study.charts import Chart, charts
 from evenroll.study.experiments import Scale, Target

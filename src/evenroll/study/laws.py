@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenroll.collect import Driver, Environment
-from evenroll.envs.tabular import tabular_environment
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.trial import Driver
+from evenroll.domains.environment import Environment
+from evenroll.domains.tabular import tabular_environment
 from evenroll.estimators.monte_carlo import monte_carlo
 from evenroll.policies import TabularSoftmax
-from evenroll.rollouts import Rollouts
 from evenroll.samplers import ROS, OnPolicy, Sampler
-from evenroll.theory import count_deviation, frequencies_kl, theorem_3_bounds, visitation
+from evenroll.study.theory import count_deviation, frequencies_kl, theorem_3_bounds, visitation
 
 GREEDY = ROS(1e12)  # α → ∞: always the most under-sampled action
 SAMPLERS: dict[str, Sampler] = {"os": OnPolicy(), "ros": GREEDY}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from evenroll import __version__
-from evenroll.domains import get_domain
-from evenroll.files import write_atomically
+from evenroll.domains.catalogue import get_domain
+from evenroll.files.safe_files import write_atomically
 from evenroll.policies import TabularSoftmax
 from evenroll.study.charts import Chart, charts
 from evenroll.study.claims import FAILS, HOLDS, UNDECIDED, Claim, Evidence, claims

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evenroll.errors import DataError, EvenrollError, SpecError
-from evenroll.files import read_bytes, read_json, write_atomically
-from evenroll.parallel import Pool, default_workers, get_pool
-from evenroll.specs import closest
+from evenroll.executors.pool import Pool, default_workers, get_pool
+from evenroll.files.safe_files import read_bytes, read_json, write_atomically
 from evenroll.study.blocks import Block, Work, resolve
 from evenroll.study.claims import Claim, Evidence, claims
 from evenroll.study.experiments import Roster, Scale, Target, targets
@@ -23,6 +22,7 @@ from evenroll.study.report import write_report
 from evenroll.study.results import Results, Trialled
 from evenroll.study.runner import ensure
 from evenroll.study.store import Store
+from evenroll.text.specs import closest
 
 # ---- what it costs -------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from evenroll.errors import EvenrollError
-from evenroll.parallel import Pool, completed, get_pool
+from evenroll.executors.pool import Pool, completed, get_pool
 from evenroll.study.blocks import Block, BlockData, compute
 from evenroll.study.store import Claim, Store
 

@@ -22,7 +22,29 @@ from evenroll.errors import SpecError
 
 PACKAGE = "evenroll"
 ROOT = Path(__file__).parents[1]
-TABLES = {PACKAGE, *(f"{PACKAGE}.{name}" for name in ("domains", "language", "samplers", "estimators", "policies", "study"))}
+PACKAGES = (
+    "adapters",
+    "collection",
+    "domains",
+    "engine",
+    "estimators",
+    "evaluation",
+    "executors",
+    "files",
+    "intervals",
+    "policies",
+    "samplers",
+    "study",
+    "text",
+)
+TABLES = {
+    PACKAGE,
+    *(f"{PACKAGE}.{name}" for name in PACKAGES),
+    "evenroll.domains.catalogue",
+    "evenroll.samplers.table",
+    "evenroll.estimators.table",
+    "evenroll.study.method",
+}
 
 
 def digest_of(*roots: Any) -> str:

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from evenroll.errors import DataError, EvenrollError
-from evenroll.files import read_json, write_atomically
-from evenroll.parquet import read_parquet
+from evenroll.files.safe_files import read_json, write_atomically
+from evenroll.files.untrusted_arrow import read_parquet
 from evenroll.study.blocks import Block, BlockData, identity_key
 
 LARGEST = 64 << 20  # bytes: a block is some kilobytes

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenroll.collect import Driver
-from evenroll.domains import Domain, Truth
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.trial import Driver
+from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import NoEstimate, SpecError
-from evenroll.estimators import Estimator
+from evenroll.estimators.behavior_fit import with_features, with_fit
 from evenroll.estimators.importance import effective_sample_size, largest_weight
-from evenroll.fitting import with_features, with_fit
+from evenroll.estimators.sampling_error import gradient_sampling_errors, kl_sampling_error
+from evenroll.estimators.table import Estimator
 from evenroll.policies import Policy
-from evenroll.rollouts import Rollouts
 from evenroll.samplers import OffPolicy, Sampler
-from evenroll.sampling_error import gradient_sampling_errors, kl_sampling_error
 
 MOST_STEPS = 10**15
 KL, GRADIENT = "kl", "grad_norm"  # the columns of the two sampling errors

@@ -1,0 +1,165 @@
+"""A Stable-Baselines3 zip, read without executing anything in it: tensors and plain JSON only, never its pickles.
+
+`data` is JSON in which objects stand as text beside a pickled copy (":serialized:"), which is not looked at; `policy.pth`
+holds tensors. That is all there is to know of an `MlpPolicy` of PPO or A2C. Whatever would need code is refused, and what
+would unpack to more than it should.
+"""
+
+from __future__ import annotations
+
+import io
+import pickletools
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenroll.errors import PolicyError
+from evenroll.files.safe_files import check_file, read_json
+from evenroll.policies.mlp import MLP
+from evenroll.text.numbers import first_line
+
+LARGEST = 256 << 20  # bytes of the zip, and of the tensors when unpacked
+JSON_LARGEST = 8 << 20  # bytes of `data`
+MOST_MEMBERS = 1000
+UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, OSError, RuntimeError, EOFError, zlib.error, IndexError)
+# What the description of named tensors refers to; anything else would have to be executed.
+GLOBALS = {
+    "collections OrderedDict",
+    "torch._utils _rebuild_tensor_v2",
+    "torch FloatStorage",
+    "torch DoubleStorage",
+}
+IN_PYTHON = "load it in Python, with PPO.load or A2C.load, and pass the model to evenroll.evaluate"
+HARMLESS = {"net_arch", "activation_fn", "log_std_init", "ortho_init", "optimizer_class", "optimizer_kwargs", ":type:",
+            ":serialized:", "normalize_images"}  # fmt: skip
+ACTIVATIONS = {"torch.nn.modules.activation.Tanh": "tanh", "torch.nn.modules.activation.ReLU": "relu"}
+SIZES = "gymnasium.spaces.multi_discrete.MultiDiscrete"
+
+
+def load_sb3(path: str | Path) -> Any:
+    """The policy of a saved model: an MLP of ours, or (multi-discrete actions) a torch module that gives logits."""
+    path = Path(path)
+    try:
+        return _load(path)
+    except PolicyError as error:
+        raise PolicyError(f"{path.name}: {error}") from None
+
+
+def _load(path: Path) -> Any:
+    check_file(path, LARGEST, PolicyError)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_members(archive)
+            text, tensors = _member(archive, "data", JSON_LARGEST), _member(archive, "policy.pth", LARGEST)
+    except UNREADABLE as error:
+        raise PolicyError(f"not a Stable-Baselines3 zip ({first_line(error)})") from None
+    data = read_json(text, "not a Stable-Baselines3 zip: its data", PolicyError)
+    _check_class(data)
+    spaces = [_text(data.get(name), ":type:") for name in ("observation_space", "action_space")]
+    if "gymnasium.spaces.box.Box" not in spaces[0] or _text(data.get("observation_space"), "dtype") == "uint8":
+        raise PolicyError(f"its observations ({spaces[0] or 'unknown'}) need Stable-Baselines3's own encoding: {IN_PYTHON}")
+    return _build(_activation(data), _tensors(tensors), SIZES in spaces[1])
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    """Nothing is ever written to disk; a zip that would leave its directory if it were is no model all the same."""
+    members = archive.infolist()
+    if len(members) > MOST_MEMBERS or len({m.filename for m in members}) < len(members):
+        raise PolicyError("not a Stable-Baselines3 zip (too many members, or two of one name)")
+    for member in members:
+        if member.filename.startswith(("/", "\\")) or ".." in member.filename.replace("\\", "/").split("/"):
+            raise PolicyError("not a Stable-Baselines3 zip (a name in it leads out of it)")
+
+
+def _member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
+    """A member's bytes: no more than its header says come out of it."""
+    about = archive.getinfo(name)
+    if about.file_size > largest:
+        raise PolicyError(f"{name} is larger than {largest >> 20} MiB when unpacked")
+    if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise PolicyError(f"{name} is compressed in a way that Stable-Baselines3 does not use")
+    return archive.read(about)
+
+
+def _text(entry: Any, key: str) -> str:
+    return str(entry.get(key, "")) if isinstance(entry, dict) else ""
+
+
+def _check_class(data: dict[str, Any]) -> None:
+    kind = data.get("policy_class")
+    made = _text(kind, "__init__").startswith("<function ActorCriticPolicy.__init__")
+    if _text(kind, "__module__") != "stable_baselines3.common.policies" or not made:
+        raise PolicyError(
+            f"its policy is not MlpPolicy of PPO or A2C, and the code of others would have to be run: {IN_PYTHON}"
+        )
+    if data.get("use_sde"):
+        raise PolicyError("state-dependent exploration (use_sde) is not supported: its noise is not independent")
+    settings = data.get("policy_kwargs")
+    unknown = set(settings if isinstance(settings, dict) else {"policy_kwargs": None}) - HARMLESS
+    if unknown:
+        raise PolicyError(f"its policy was made with {min(unknown)}, which needs code to be run: {IN_PYTHON}")
+
+
+def _activation(data: dict[str, Any]) -> str:
+    text = _text(data["policy_kwargs"], "activation_fn") or "<class 'torch.nn.modules.activation.Tanh'>"
+    name = text.removeprefix("<class '").removesuffix("'>")
+    if name not in ACTIVATIONS:
+        raise PolicyError(f"activation {name.rpartition('.')[2]} is not tanh or ReLU: {IN_PYTHON}")
+    return ACTIVATIONS[name]
+
+
+def _tensors(data: bytes) -> dict[str, np.ndarray]:
+    try:
+        from evenroll.adapters.torch_module import load_tensors
+    except ImportError:
+        raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install 'evenroll[torch]'") from None
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _check_members(archive)
+            if any(m.compress_type != zipfile.ZIP_STORED or m.file_size > len(data) for m in archive.infolist()):
+                raise PolicyError("policy.pth is compressed, which torch does not do")
+            (described,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
+            _check_globals(archive.read(described))
+    except UNREADABLE as error:
+        raise PolicyError(f"its tensors cannot be read ({first_line(error)})") from None
+    tensors = load_tensors(data)
+    for name in tensors:
+        if not name.startswith(
+            ("mlp_extractor.policy_net.", "mlp_extractor.value_net.", "action_net.", "value_net.", "log_std")
+        ):
+            raise PolicyError(f"tensor {name} belongs to a network that needs code to be run: {IN_PYTHON}")
+    return tensors
+
+
+def _check_globals(pickled: bytes) -> None:
+    """What the description of the tensors would call, found without calling it (torch's own reader allows some more)."""
+    for code, argument, _ in pickletools.genops(pickled):
+        if code.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "REDUCE_EX", "NEWOBJ", "NEWOBJ_EX", "OBJ"):
+            raise PolicyError("its tensors cannot be read (they are described by code)")
+        if code.name == "GLOBAL" and argument not in GLOBALS:
+            raise PolicyError(f"its tensors cannot be read (they refer to {argument})")
+
+
+def _build(activation: str, tensors: dict[str, np.ndarray], several: bool) -> Any:
+    layers, at = [], 0
+    while f"mlp_extractor.policy_net.{at}.weight" in tensors:
+        prefix = f"mlp_extractor.policy_net.{at}"
+        layers.append((tensors[f"{prefix}.weight"], tensors.get(f"{prefix}.bias", np.zeros(0))))
+        at += 2
+    if sum(name.startswith("mlp_extractor.policy_net.") for name in tensors) != 2 * len(layers):
+        raise PolicyError("its layers are not linear ones with an activation in between")
+    if not {"action_net.weight", "action_net.bias"} <= tensors.keys():
+        raise PolicyError("tensor action_net.weight or action_net.bias is missing")
+    head = tensors["action_net.weight"], tensors["action_net.bias"]
+    if several:
+        MLP(layers, *head, activation=activation)  # refuses what does not fit together
+        from evenroll.adapters.torch_module import sequential
+
+        return sequential([*layers, head], activation)
+    log_std = tensors.get("log_std")
+    if log_std is None:
+        return MLP(layers, *head, activation=activation)
+    return MLP(layers, *head, activation=activation, head="gaussian", mean="identity", scale="log_std", log_std=log_std)

@@ -1,0 +1,131 @@
+"""Any environment as lanes that run side by side: one Gymnasium env, a vector env in any autoreset mode, SB3's VecEnv.
+
+A lane that has ended is reset by whoever does it there: by us (a single env, DISABLED), in the same step (SAME_STEP, SB3)
+or in the next (NEXT_STEP), when its action is ignored: until then it is `idle`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from evenroll.errors import SpecError
+
+
+@dataclass
+class Step:
+    """What a step of all lanes brought. `last`: the observation that an ended trajectory ended with."""
+
+    observations: Any
+    rewards: Any
+    terminated: np.ndarray
+    truncated: np.ndarray
+    last: Any
+    infos: list[dict[str, Any]]
+
+
+class VectorLanes:
+    """A Gymnasium vector environment."""
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.n = env, int(env.num_envs)
+        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        mode = env.metadata.get("autoreset_mode") or "NextStep"
+        self.mode = str(getattr(mode, "value", mode))
+        self.idle = np.zeros(self.n, dtype=bool)
+
+    def reset(self, seed: int) -> Any:
+        self.idle[:] = False
+        return self.env.reset(seed=[episode_seed(seed, lane) for lane in range(self.n)])[0]
+
+    def step(self, actions: Any) -> Step:
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        done = np.asarray(terminated) | np.asarray(truncated)
+        last, told = observations, infos
+        if self.mode == "NextStep":
+            self.idle = done & ~self.idle
+        elif done.any():
+            if self.mode == "SameStep":
+                last, told = infos.get("final_obs", observations), infos.get("final_info", infos)
+            else:
+                observations, _ = self.env.reset(options={"reset_mask": done})
+        return Step(observations, rewards, terminated, truncated, last, unpack(told, self.n, done))
+
+
+class SB3Lanes:
+    """A vector environment of Stable-Baselines3: resets in the same step."""
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.n = env, int(env.num_envs)
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.idle = np.zeros(self.n, dtype=bool)
+        _warn_of_normalisation(env)
+
+    def reset(self, seed: int) -> Any:
+        self.env.seed(episode_seed(seed, 0) % 2**31)
+        return self.env.reset()
+
+    def step(self, actions: Any) -> Step:
+        observations, rewards, dones, infos = self.env.step(actions)
+        truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        last = [info.get("terminal_observation", o) for info, o in zip(infos, observations, strict=True)]
+        return Step(observations, rewards, dones & ~truncated, dones & truncated, last, list(infos))
+
+
+def _warn_of_normalisation(env: Any) -> None:
+    """VecNormalize is respected as it is set; what it is set to may not be what an evaluation wants."""
+    while env is not None:
+        if type(env).__name__ == "VecNormalize":
+            if env.training:
+                warnings.warn("VecNormalize still learns its statistics: set training = False", UserWarning, stacklevel=3)
+            if env.norm_reward:
+                warnings.warn(
+                    "VecNormalize scales the rewards, and so the value: set norm_reward = False", UserWarning, stacklevel=3
+                )
+        env = getattr(env, "venv", None)
+
+
+def unpack(infos: dict[str, Any], n: int, wanted: np.ndarray) -> list[dict[str, Any]]:
+    """Gymnasium's dictionary of arrays as one dictionary for each wanted lane: `_key` says whose entry counts."""
+    result: list[dict[str, Any]] = [{} for _ in range(n)]
+    for lane in np.flatnonzero(wanted):
+        for key, value in infos.items():
+            if not key.startswith("_") and np.ndim(value) and len(value) == n and infos.get(f"_{key}", wanted)[lane]:
+                result[lane][key] = value[lane]
+    return result
+
+
+def is_sb3(env: Any) -> bool:
+    return any(kind.__module__.startswith("stable_baselines3.common.vec_env") for kind in type(env).__mro__)
+
+
+def as_lanes(env: Any) -> VectorLanes | SB3Lanes | None:
+    """None for a single environment."""
+    if is_sb3(env):
+        return SB3Lanes(env)
+    if isinstance(env, gym.vector.VectorEnv):
+        return VectorLanes(env)
+    if isinstance(env, gym.Env):
+        return None
+    raise SpecError(f"a {type(env).__name__} is no environment: give a Gymnasium env or vector env, or an id of one")
+
+
+def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """(observation space, action space) of one lane."""
+    lanes = as_lanes(env)
+    where = env if lanes is None else lanes
+    return where.observation_space, where.action_space
+
+
+def episode_seed(seed: int, episode: int) -> int:
+    """The environment's seed: an episode of a single environment, or the whole run of a lane, can be repeated from it."""
+    return int(np.random.SeedSequence((seed, 1, episode)).generate_state(1, np.uint32)[0])
+
+
+def shares(episodes: int, n: int) -> np.ndarray:
+    """How many episodes each lane contributes, fixed beforehand: were it first come, short episodes would be favoured."""
+    return np.array([(episodes + lane) // n for lane in range(n)])

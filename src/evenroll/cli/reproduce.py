@@ -1,0 +1,178 @@
+"""`evenroll reproduce` and `evenroll results`. The consoles are those of cli.py, imported when a command runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenroll.cli.options import ExecutorOption, JsonOption, SeedOption, WorkersOption
+
+if TYPE_CHECKING:
+    from evenroll.study.reproduce import Progress
+
+OutOption = Annotated[Path, typer.Option("--out", help="Directory for the store, figures and report.html.")]
+
+QUICK_HELP = "20 trials, budgets up to 2⁸ (more where it is cheap): all of it within 4 minutes."
+
+
+def reproduce(
+    targets: Annotated[list[str] | None, typer.Argument(help="fig1 … fig14, table3, table4, theory, or all.")] = None,
+    out_dir: OutOption = Path("reproduction"),
+    trials: Annotated[int | None, typer.Option(help="Trials of every experiment; default: the paper's.", min=2)] = None,
+    budget: Annotated[float | None, typer.Option(help="Largest budget, in mean episode lengths (default 8192).")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help=QUICK_HELP)] = False,
+    method: Annotated[list[str] | None, typer.Option(help="One more SAMPLER/ESTIMATOR in every figure; repeatable.")] = None,
+    domain: Annotated[list[str] | None, typer.Option(help="One more domain in every figure; repeatable.")] = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "threads",
+    list_them: Annotated[bool, typer.Option("--list", help="Only say what there is, its steps and its time.")] = False,
+    json_file: JsonOption = None,
+) -> None:
+    """The paper's figures, tables and claims: run what is missing, draw it, and judge it on one page, report.html.
+
+    May be interrupted at any time; the same command goes on where it was.
+    """
+    from evenroll.cli.app import _emit, _writable, err, out
+    from evenroll.domains.catalogue import get_domain
+    from evenroll.errors import SpecError
+    from evenroll.study.experiments import FULL, QUICK, Roster
+    from evenroll.study.reproduce import reproduce as run
+
+    if budget is not None and not budget >= 1:
+        raise SpecError(f"the budget must be at least one mean episode length, not {budget}")
+    scale = replace(QUICK if quick else FULL, seed=seed).limited(trials, budget)
+    usual = Roster()
+    for name in domain or ():
+        get_domain(name)
+    roster = Roster((*usual.domains, *(domain or ())), (*usual.methods, *(method or ())))
+    if list_them:
+        _list(targets or ["all"], scale, roster, workers, out_dir)
+        return
+    if not targets:
+        raise SpecError("say what to reproduce: all, or fig2, table3, theory …; `evenroll reproduce --list` shows them")
+    _writable(json_file)
+    said: list[str] = []
+    try:
+        with _bars(json_file == "-") as tell:
+            outcome = run(
+                targets,
+                out_dir,
+                scale=scale,
+                roster=roster,
+                workers=workers,
+                executor=executor,
+                progress=tell,
+                say=said.append,
+            )
+    except KeyboardInterrupt:
+        err.print("interrupted; the same command goes on where this one was")
+        raise typer.Exit(130) from None
+    _emit(outcome.to_json(), json_file)
+    if json_file == "-":
+        return
+    for message in said:
+        out.print(f"[yellow]{message}[/yellow]", soft_wrap=True)
+    verdicts = [claim.verdict for claim in outcome.claims]
+    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    if counted:
+        out.print(f"claims: {counted}")
+    out.print(
+        f"{outcome.computed} blocks computed, {outcome.read} read, {outcome.seconds:.0f} s; {len(outcome.files)} files: "
+        f"[bold]{outcome.files[-1]}[/bold]",
+        soft_wrap=True,
+    )
+
+
+def _list(names: list[str], scale: Any, roster: Any, workers: int | None, directory: Path) -> None:
+    from rich.table import Table
+
+    from evenroll.cli.app import out
+    from evenroll.executors.pool import default_workers
+    from evenroll.study.reproduce import choose, plans, total_seconds
+
+    workers = workers or default_workers()
+    table = Table(title=f"{scale.trials} trials, budget {scale.budget:g}; times on {workers} workers", title_justify="left")
+    for column, justify in (("target", "left"), ("what", "left"), ("steps", "right"), ("time", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    chosen = choose(names, scale, roster)
+    for plan in plans(chosen, workers, directory):
+        took = f"{_duration(plan.measured)} measured" if plan.measured is not None else f"≈ {_duration(plan.seconds)}"
+        table.add_row(plan.target.name, plan.target.title, f"{plan.env_steps / 1e6:,.0f} M", took)
+    out.print(table)
+    together = total_seconds(chosen) / workers
+    out.print(f"≈ estimated, if nothing is in the store yet. Targets share trials: together ≈ {_duration(together)}.")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
+@contextmanager
+def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """Two bars on standard error: the current target, and everything."""
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    from evenroll.cli.app import err
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"))
+    with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
+        whole, current = bars.add_task("everything", total=1.0, left=""), bars.add_task("", total=1.0, left="")
+
+        def left(seconds: float | None) -> str:
+            return "" if seconds is None else f"{_duration(seconds)} left"
+
+        def tell(p: Progress) -> None:
+            bars.update(whole, completed=p.whole, left=left(p.whole_left))
+            bars.update(current, description=p.target, completed=p.share, left=left(p.left))
+
+        yield tell
+
+
+def results(
+    directory: Annotated[Path, typer.Argument(help="What --out of reproduce was, or its store.")] = Path("reproduction"),
+    export: Annotated[Path | None, typer.Option(help="Write every trial and checkpoint: .csv, .json or .parquet.")] = None,
+    only: Annotated[str, typer.Option(help="Blocks whose domain and method contain this text.")] = "",
+    json_file: JsonOption = None,
+) -> None:
+    """What is in a results store, and all of it as one table."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from evenroll.cli.app import _emit, _writable, out
+    from evenroll.errors import EvenrollError
+    from evenroll.study.store import Store, gathered, write_export
+
+    place = directory / "store" if (directory / "store").is_dir() else directory
+    if not place.is_dir():
+        raise EvenrollError(f"there is no results store in {directory}")
+    _writable(json_file, export)
+    said: list[str] = []
+    entries = [e for e in Store(place, said.append).entries() if only in f"{e.identity['domain']} {e.identity['method']}"]
+    if export is not None:
+        write_export(entries, export)
+    _emit({"blocks": len(entries), "rows": [asdict(row) for row in gathered(entries)], "aside": said}, json_file)
+    if json_file == "-":
+        return
+    table = Table(title=f"{len(entries)} blocks in {escape(str(place))}", title_justify="left")
+    for column, justify in (
+        ("domain", "left"),
+        ("method", "left"),
+        ("measures", "left"),
+        ("steps", "right"),
+        ("trials", "right"),
+    ):
+        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in gathered(entries):
+        table.add_row(escape(row.domain), escape(row.method), ", ".join(row.measures), f"{row.steps:,}", str(row.trials))
+    out.print(table)
+    for message in said:
+        out.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
+    if export is not None:
+        out.print(f"written: {export}")

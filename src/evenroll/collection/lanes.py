@@ -1,0 +1,138 @@
+"""Several trajectories side by side, one sampler: each step of all of them is one compiled call.
+
+`choose` and `update` follow each other at once, lane by lane: what a sampler learns from a step is its state and action,
+not its reward, so no lane waits for the environment and every action sees all those chosen before it, also those of the
+other lanes in the same step. With one lane the actions are those of a whole trial (`Driver.run`), bit for bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numba import float64, int64, uint64, void
+
+from evenroll.collection.balance import Balance, Divergence
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.step import Clock, Tally, choose_and_watch, sampling_types
+from evenroll.engine.pieces import compiled, pointer, shift
+from evenroll.errors import SpecError
+from evenroll.policies import Policy
+from evenroll.policies.interface import policy_of
+from evenroll.samplers import Sampler
+from evenroll.samplers.interface import end_episode, sampler_of, update
+
+SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1
+
+
+def _advance_kernel(
+    policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, stream: Any, u: Any, slots: Any,
+    trajectories: Any, active: Any, obs: Any, actions: Any, log_e: Any, log_b: Any,
+) -> int:  # fmt: skip
+    """Choose an action for every lane, and learn from those of the active ones. SOUND, or 2·lane + what is wrong."""
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
+    clock, tally = Clock(clock_array), Tally(tally_array)
+    lanes, n_obs, n_action, n_slots = len(active), obs.shape[1], actions.shape[1], len(slots)
+    for e in range(lanes):
+        if active[e] == 1:
+            for i in range(n_obs):
+                if not math.isfinite(obs[e, i]):
+                    return 2 * e + BAD_OBSERVATION
+    for e in range(lanes):
+        for i in range(n_slots):
+            sampler.memory[slots[i]] = trajectories[e, i]
+        here, a = shift(pointer(obs), e * n_obs), shift(pointer(actions), e * n_action)
+        is_active = active[e] == 1
+        of_e, of_b = choose_and_watch(policy, sampler, tally, pointer(stream), len(u), pointer(u), here, a, is_active)
+        if is_active:
+            log_e[e], log_b[e] = of_e, of_b
+            if not math.isfinite(of_e):
+                return 2 * e + IMPOSSIBLE
+            update(policy, sampler, here, a, 0.0)
+            clock.steps += 1
+        for i in range(n_slots):
+            trajectories[e, i] = sampler.memory[slots[i]]
+    return SOUND
+
+
+def _end_kernel(policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, e: Any) -> None:
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
+    for i in range(len(slots)):
+        sampler.memory[slots[i]] = trajectories[e, i]
+    end_episode(policy, sampler, 0.0, 0.0)
+    for i in range(len(slots)):
+        trajectories[e, i] = sampler.memory[slots[i]]
+
+
+@functools.cache
+def _advance(number: Any) -> Any:
+    floats, ints, table = float64[::1], int64[::1], float64[:, ::1]
+    loop = (ints, floats, uint64[::1], floats, ints, table, ints, table, table, floats, floats)
+    return compiled(_advance_kernel, int64(*sampling_types(number), *loop))
+
+
+@functools.cache
+def _end(number: Any) -> Any:
+    return compiled(_end_kernel, void(*sampling_types(number), int64[::1], float64[:, ::1], int64))
+
+
+class Lanes:
+    """The balance that all lanes share, and what belongs to each lane's own trajectory.
+
+    actions [lanes, dim], log_e, log_b [lanes]: of the last `advance`, overwritten by the next.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        sampler: Sampler,
+        seed: tuple[int, ...],
+        *,
+        gamma: float,
+        lanes: int = 1,
+        initial: Rollouts | None = None,
+    ) -> None:
+        if sampler.whole_trials_only is not None:
+            raise SpecError(f"{sampler.name} {sampler.whole_trials_only}: it runs on the built-in domains only")
+        self.balance = balance = Balance(policy, sampler, seed, gamma=gamma, initial=initial)
+        self.slots = np.array([sampler.memory.names.index(name) for name in sampler.trajectory], dtype=np.int64)
+        self.trajectories = np.tile(balance.memory[self.slots], (lanes, 1))
+        self.actions = np.zeros((lanes, policy.action_dim))
+        self.log_e, self.log_b = np.zeros(lanes), np.zeros(lanes)
+        self._advance, self._end = _advance(balance.number), _end(balance.number)
+        self._ends = (*balance.arrays, self.slots, self.trajectories)
+        self._start = (
+            *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self.slots,
+            self.trajectories,
+        )  # fmt: skip
+        self._results = (self.actions, self.log_e, self.log_b)
+
+    def advance(self, encoded: np.ndarray, active: np.ndarray) -> int:
+        """Act on encoded observations [lanes, obs_dim], float64; lanes not active act but are not learnt from."""
+        return int(self._advance(*self._start, active, encoded, *self._results))
+
+    def end(self, lane: int) -> None:
+        """A lane's trajectory is over."""
+        self._end(*self._ends, lane)
+        self.balance.clock.episodes += 1
+
+    @property
+    def divergence(self) -> Divergence:
+        return self.balance.divergence
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that the next step depends on, as arrays to be saved or overwritten."""
+        balance = self.balance
+        return {
+            "vectors": balance.vectors,
+            "memory": balance.memory,
+            "clock": balance.clock_array,
+            "tally": balance.tally_array,
+            "rng": balance.stream,
+            "trajectories": self.trajectories,
+            "actions": self.actions,
+            "log_e": self.log_e,
+            "log_b": self.log_b,
+        }

@@ -1,0 +1,139 @@
+"""The data: trajectories as columns. Initial data, if any, comes first; only the last trajectory may be unfinished."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenroll.errors import DataError
+
+STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b", "features", "outputs")
+
+
+def _cut(column: np.ndarray | None, part: slice) -> Any:
+    return None if column is None else column[part]
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """n finished trajectories (and perhaps an unfinished one), N steps in all.
+
+    returns      [n] discounted return g(H)               ends        [n] steps up to and including each trajectory
+    terminated   [n] ended by the environment, else by the horizon (truncated)
+    log_weights  [n] Σ log π_e − log π_b over the trajectory, or None if not recorded
+    observations [N, obs], actions [N, dim], rewards [N], log_e [N], log_b [N], or None if not recorded
+    initial_episodes, initial_steps: how much of it is initial data D₁
+    horizon      steps after which a trajectory is truncated, or None if there is no such limit or it is not known
+    features     [N, F] the policy's last hidden activations and a constant 1, where someone has computed them once
+    outputs      [N, n] the policy's outputs, where its network runs elsewhere (policies.External)
+    success      [n] whether each trajectory succeeded, where the environment says so
+    log_fit      [N] log π̂ of every step, π̂ fitted to exactly these steps, likewise; a part of the data has another
+    q_fit        (Q̂, V̂) of every step of finished trajectories, likewise
+    """
+
+    gamma: float
+    steps: int
+    returns: np.ndarray
+    ends: np.ndarray
+    terminated: np.ndarray
+    log_weights: np.ndarray | None = None
+    observations: np.ndarray | None = None
+    actions: np.ndarray | None = None
+    rewards: np.ndarray | None = None
+    log_e: np.ndarray | None = None
+    log_b: np.ndarray | None = None
+    initial_episodes: int = 0
+    initial_steps: int = 0
+    horizon: int | None = None
+    features: np.ndarray | None = None
+    outputs: np.ndarray | None = None
+    success: np.ndarray | None = None
+    log_fit: np.ndarray | None = None
+    q_fit: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def episodes(self) -> int:
+        """Finished trajectories."""
+        return len(self.returns)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.ends, prepend=0)
+
+    @property
+    def truncated(self) -> int:
+        return int(self.episodes - self.terminated.sum())
+
+    @property
+    def unfinished(self) -> int:
+        """Trajectories begun and not ended: 0 or 1."""
+        return int(self.steps > (self.ends[-1] if self.episodes else 0))
+
+    def prefix(self, new_steps: int) -> Rollouts:
+        """All initial data and the first `new_steps` steps after it."""
+        total = self.initial_steps + new_steps
+        if total > self.steps:
+            raise DataError(f"{new_steps} new steps were asked for, {self.steps - self.initial_steps} were collected")
+        n = int(np.searchsorted(self.ends, total, side="right"))
+        return dataclasses.replace(
+            self,
+            steps=total,
+            returns=self.returns[:n],
+            ends=self.ends[:n],
+            terminated=self.terminated[:n],
+            log_weights=_cut(self.log_weights, slice(n)),
+            success=_cut(self.success, slice(n)),
+            log_fit=None,
+            q_fit=None,
+            **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
+        )
+
+    def split_initial(self) -> tuple[Rollouts, Rollouts]:
+        """(initial data, data collected after it)."""
+        n, m = self.initial_episodes, self.initial_steps
+
+        def part(episodes: slice, steps: slice, start: int, count: int) -> Rollouts:
+            return Rollouts(
+                self.gamma,
+                count,
+                self.returns[episodes],
+                self.ends[episodes] - start,
+                self.terminated[episodes],
+                _cut(self.log_weights, episodes),
+                horizon=self.horizon,
+                success=_cut(self.success, episodes),
+                **{name: _cut(getattr(self, name), steps) for name in STEP_COLUMNS},
+            )
+
+        return part(slice(n), slice(m), 0, m), part(slice(n, None), slice(m, None), m, self.steps - m)
+
+    def after(self, initial: Rollouts) -> Rollouts:
+        """This data preceded by `initial`, which must end with a finished trajectory."""
+        if initial.unfinished:
+            raise DataError("initial data must consist of finished trajectories")
+
+        def join(name: str) -> Any:
+            before, after = getattr(initial, name), getattr(self, name)
+            return None if before is None or after is None else np.concatenate([before, after])
+
+        return Rollouts(
+            self.gamma,
+            initial.steps + self.steps,
+            np.concatenate([initial.returns, self.returns]),
+            np.concatenate([initial.ends, self.ends + initial.steps]),
+            np.concatenate([initial.terminated, self.terminated]),
+            **{name: join(name) for name in ("log_weights", "success", *STEP_COLUMNS)},
+            initial_episodes=initial.episodes,
+            initial_steps=initial.steps,
+            horizon=self.horizon,
+        )
+
+    def column(self, name: str) -> np.ndarray:
+        """A column that must have been recorded."""
+        value = getattr(self, name)
+        if value is None:
+            raise DataError(f"these rollouts were collected without {name}")
+        return np.asarray(value)

@@ -1,0 +1,213 @@
+"""A whole trial at a time: a built-in environment, a policy and a sampler in one compiled loop."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numba import float64, int64, types, uint64
+
+from evenroll.collection.balance import Balance, Divergence
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.step import WATCH_EVERY, Clock, Tally, choose_and_watch, sampling_types
+from evenroll.domains.environment import RESET, STEP, Environment, EnvironmentCode
+from evenroll.engine.pieces import compiled, function_at, pointer
+from evenroll.engine.random import stream, uniform
+from evenroll.errors import EnvironmentFault, SpecError
+from evenroll.policies import Policy
+from evenroll.policies.interface import policy_of
+from evenroll.samplers import Sampler
+from evenroll.samplers.interface import end_episode, sampler_of, update
+
+RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2
+ROOM, MOST_ROOM = 1 << 16, 1 << 20  # records of the first compiled call, and of any: each has room for twice as many
+UNLIMITED = np.iinfo(np.int64).max
+
+_reset, _step = function_at(RESET), function_at(STEP)
+
+
+def _run_kernel(
+    policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, action_stream: Any, u: Any, action: Any,
+    env_code: Any, params: Any, state: Any, env_u: Any, uniforms: Any, env_stream: Any, reward: Any,
+    episode_records: Any, step_records: Any,
+) -> int:  # fmt: skip
+    """Advance until a limit, the end of the room for records, or a fault."""
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
+    clock, tally, code = Clock(clock_array), Tally(tally_array), EnvironmentCode(env_code)
+    reset, step = _reset(code.reset, 0), _step(code.step, 0)
+    returns, ends, terminated, log_weights = episode_records
+    observations, actions, rewards, log_e, log_b = step_records
+    action_uniforms, reset_uniforms, step_uniforms = len(u), uniforms[0], uniforms[1]
+    n_action = len(action)
+    here, a, r, noise = pointer(state), pointer(action), pointer(reward), pointer(env_u)
+    keep, weigh, watch = clock.record == 1, clock.weights == 1, clock.watch == 1
+    n_obs = uniforms[2]
+    before = np.empty(max(n_obs, 1))  # the observation acted on; the environment overwrites its own
+    obs = pointer(before)
+    # What changes every step lives in local variables, and in clock and tally between calls.
+    steps, episodes, t, started = clock.steps, clock.episodes, clock.t, clock.started == 1
+    first_step, first_episode, horizon = clock.first_step, clock.first_episode, clock.horizon
+    max_steps = min(clock.max_steps, first_step + clock.step_room) if keep else clock.max_steps
+    max_episodes = min(clock.max_episodes, first_episode + clock.episode_room)
+    total, discount, log_weight, gamma = tally.episode_return, tally.discount, tally.log_weight, tally.gamma
+    status = FINISHED
+    while steps < max_steps and episodes < max_episodes:
+        if not started:
+            for i in range(reset_uniforms):
+                noise[i] = uniform(pointer(env_stream))
+            reset(pointer(params), here, noise)
+            t, total, discount, log_weight, started = 0, 0.0, 1.0, 0.0, True
+        for i in range(n_obs):
+            before[i] = state[i]
+        looking = weigh or (watch and steps % WATCH_EVERY == 0)
+        of_e, of_b = choose_and_watch(
+            policy, sampler, tally, pointer(action_stream), action_uniforms, pointer(u), here, a, looking
+        )
+        if weigh:
+            log_weight -= of_b - of_e
+        for i in range(step_uniforms):
+            noise[i] = uniform(pointer(env_stream))
+        over = step(pointer(params), here, a, noise, r)
+        gain = reward[0]
+        if not math.isfinite(gain):
+            status = BAD_REWARD
+            break
+        if keep:
+            row = steps - first_step
+            for i in range(n_obs):
+                observations[row * n_obs + i] = before[i]
+            for i in range(n_action):
+                actions[row * n_action + i] = action[i]
+            rewards[row], log_e[row], log_b[row] = gain, of_e, of_b
+        update(policy, sampler, obs, a, gain)
+        total += discount * gain
+        discount *= gamma
+        steps += 1
+        t += 1
+        if over == 1 or t >= horizon:
+            end_episode(policy, sampler, total, log_weight)
+            e = episodes - first_episode
+            returns[e], ends[e], terminated[e], log_weights[e] = total, steps, over, log_weight
+            episodes += 1
+            started = False
+    if status == FINISHED and steps < clock.max_steps and episodes < clock.max_episodes:
+        status = RUNNING_OUT_OF_ROOM
+    clock.steps, clock.episodes, clock.t, clock.started = steps, episodes, t, 1 if started else 0
+    tally.episode_return, tally.discount, tally.log_weight = total, discount, log_weight
+    return status
+
+
+@functools.cache
+def _run(number: Any) -> Any:
+    floats, ints, seeds = float64[::1], int64[::1], uint64[::1]
+    loop = (ints, floats, seeds, floats, floats)
+    env = (ints, floats, floats, floats, ints, seeds, floats)
+    records = (types.Tuple((floats, ints, ints, floats)), types.UniTuple(floats, 5))
+    return compiled(_run_kernel, int64(*sampling_types(number), *loop, *env, *records))
+
+
+class Driver:
+    """One trial on a built-in environment: `run` it, and run it further.
+
+    policy, sampler, seed, gamma, value, initial  see `Balance`
+    horizon         steps after which a trajectory is cut
+    record_weights  keep log π_e − log π_b of every trajectory
+    record_steps    keep every step (and the weights)
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        sampler: Sampler,
+        seed: tuple[int, ...],
+        *,
+        gamma: float,
+        horizon: int,
+        value: float = 1.0,
+        initial: Rollouts | None = None,
+        record_weights: bool = False,
+        record_steps: bool = False,
+    ) -> None:
+        self.balance = Balance(policy, sampler, seed, gamma=gamma, value=value, initial=initial)
+        self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, initial
+        self.record_steps = record_steps
+        clock = self.balance.clock
+        clock.horizon, clock.record, clock.watch = horizon, record_steps, not sampler.on_policy
+        clock.weights = record_weights or record_steps or sampler.needs_weights
+        self._env_stream = stream(*seed, 1)
+        self._env_state: np.ndarray | None = None
+        self._action, self._reward = np.zeros(policy.action_dim), np.zeros(1)
+
+    @property
+    def divergence(self) -> Divergence:
+        """How far the behaviour has been from π_e so far, initial data apart."""
+        return self.balance.divergence
+
+    def run(self, env: Environment, *, steps: int | None = None, episodes: int | None = None) -> Rollouts:
+        """Collect until `steps` steps or `episodes` finished trajectories in all; initial data is put in front."""
+        env.check(self.policy)
+        if (steps is None) == (episodes is None):
+            raise SpecError("give either steps or episodes")
+        clock = self.balance.clock
+        clock.max_steps = UNLIMITED if steps is None else steps
+        clock.max_episodes = UNLIMITED if episodes is None else episodes
+        if self._env_state is None:
+            self._env_state = np.zeros(env.state_dim)
+        env_u = np.zeros(max(1, env.reset_uniforms, env.step_uniforms))
+        counts = np.array([env.reset_uniforms, env.step_uniforms, env.obs_dim], dtype=np.int64)
+        environment = (
+            env.code(self.balance.number), env.params, self._env_state, env_u, counts, self._env_stream, self._reward,
+        )  # fmt: skip
+        room = min(episodes or UNLIMITED, steps or UNLIMITED, ROOM)
+        step_room = min(steps or UNLIMITED, ROOM) if self.record_steps else 0
+        chunks: list[tuple[np.ndarray, ...]] = []
+        status = RUNNING_OUT_OF_ROOM
+        while status != FINISHED:
+            status, chunk = self._advance(environment, room, step_room)
+            chunks.append(chunk)
+            room, step_room = min(2 * room, MOST_ROOM), min(2 * step_room, MOST_ROOM)
+        rollouts = self._rollouts([np.concatenate(column) for column in zip(*chunks, strict=True)])
+        return rollouts if self.initial is None else rollouts.after(self.initial)
+
+    def _advance(self, environment: tuple[Any, ...], room: int, step_room: int) -> tuple[int, tuple[np.ndarray, ...]]:
+        """One compiled call, with room for so many records: its status, and the records that it filled."""
+        balance, clock = self.balance, self.balance.clock
+        clock.first_episode, clock.first_step = clock.episodes, clock.steps
+        clock.episode_room, clock.step_room = room, step_room
+        per_episode = (np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room))
+        widths = (self.policy.obs_dim, self.policy.action_dim, 1, 1, 1)
+        per_step = tuple(np.empty(step_room * w) for w in widths)
+        status = _run(balance.number)(
+            *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self._action,
+            *environment, per_episode, per_step,
+        )  # fmt: skip
+        if status == BAD_REWARD:
+            raise EnvironmentFault(
+                f"the environment returned reward {self._reward[0]} in trajectory {clock.episodes}, "
+                f"step {clock.t} (seed {self.seed})"
+            )
+        n, m = int(clock.episodes - clock.first_episode), int(clock.steps - clock.first_step)
+        m = m if self.record_steps else 0
+        steps = (x[: m * w].copy() for x, w in zip(per_step, widths, strict=True))
+        return status, (*(x[:n].copy() for x in per_episode), *steps)
+
+    def _rollouts(self, columns: list[np.ndarray]) -> Rollouts:
+        clock, policy = self.balance.clock, self.policy
+        returns, ends, terminated, log_weights, observations, actions, rewards, log_e, log_b = columns
+        kept = self.record_steps
+        return Rollouts(
+            float(self.balance.tally.gamma),
+            int(clock.steps),
+            returns,
+            ends,
+            terminated.astype(bool),
+            log_weights if clock.weights else None,
+            observations.reshape(-1, policy.obs_dim) if kept else None,
+            actions.reshape(-1, policy.action_dim) if kept else None,
+            rewards if kept else None,
+            log_e if kept else None,
+            log_b if kept else None,
+            horizon=int(clock.horizon),
+        )

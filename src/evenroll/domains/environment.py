@@ -1,0 +1,63 @@
+"""A compiled environment: its two pieces, its parameters and its sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import int64, types
+
+from evenroll.engine.pieces import FLOATS, Interface, Piece
+from evenroll.engine.views import Fields
+from evenroll.errors import PolicyError
+from evenroll.policies import Policy
+
+# reset(params, state, u); step(params, state, action, u, reward) → 1 if the trajectory has ended, else 0
+RESET = Interface("reset", lambda n: types.void(FLOATS, FLOATS, FLOATS))
+STEP = Interface("step", lambda n: int64(FLOATS, FLOATS, FLOATS, FLOATS, FLOATS))
+
+
+class EnvironmentCode(Fields, number=int64):
+    """The addresses of an environment's pieces."""
+
+    reset: int
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
+class Environment:
+    """A compiled environment. The observation is the head of the state.
+
+    reset, step     pieces; `u` are uniform numbers that the loop hands in, as many as the last two fields say
+    n_actions       None if actions are real vectors of length `action_dim`
+    n_states        where the observation is a state's number, how many there are
+    """
+
+    reset: Piece
+    step: Piece
+    params: np.ndarray
+    state_dim: int
+    obs_dim: int
+    n_actions: int | None
+    action_dim: int
+    reset_uniforms: int
+    step_uniforms: int
+    n_states: int | None = None
+
+    def code(self, number: Any) -> np.ndarray:
+        """Addresses of the pieces, in the order of `EnvironmentCode`."""
+        return np.array([self.reset.address(number), self.step.address(number)], dtype=np.int64)
+
+    def check(self, policy: Policy) -> None:
+        """Raise a `PolicyError` if the policy was made for other observations or actions."""
+        if (policy.obs_dim, policy.n_actions, policy.action_dim) != (self.obs_dim, self.n_actions, self.action_dim):
+            raise PolicyError(f"the policy has {_shape(policy)}, the domain has {_shape(self)}")
+        if self.n_states != policy.n_states:
+            mine = f"numbers its states (0 … {self.n_states - 1})" if self.n_states else "has vector observations"
+            raise PolicyError(f"the domain {mine}; the policy does not fit")
+
+
+def _shape(x: Any) -> str:
+    actions = f"{x.n_actions} actions" if x.n_actions is not None else f"{x.action_dim}-d real actions"
+    return f"{x.obs_dim}-d observations and {actions}"

@@ -1,0 +1,89 @@
+"""The compiled environments as Gymnasium environments: the same machine code, one step at a time.
+
+`gymnasium.make("evenroll/GridWorld-v0", noise=1.0)` passes domain parameters. See `registration.py` for the names.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numba import float64, int64, void
+
+from evenroll.domains.catalogue import get_domain
+from evenroll.domains.environment import RESET, STEP, EnvironmentCode
+from evenroll.engine.pieces import compiled, function_at, pointer
+
+
+class DomainEnv(gym.Env[Any, Any]):
+    """A built-in domain. Its time limit is the domain's horizon, applied by Gymnasium's TimeLimit."""
+
+    def __init__(self, domain: str, **parameters: float) -> None:
+        text = ",".join(f"{key}={value}" for key, value in parameters.items())
+        self.domain = get_domain(domain + (":" + text if text else ""))
+        self._env = env = self.domain.environment(None)
+        self.observation_space: gym.Space[Any] = (
+            gym.spaces.Discrete(env.n_states)
+            if env.n_states is not None
+            else gym.spaces.Box(-np.inf, np.inf, (env.obs_dim,), np.float64)
+        )
+        self.action_space: gym.Space[Any] = (
+            gym.spaces.Discrete(env.n_actions)
+            if env.n_actions is not None
+            else gym.spaces.Box(-np.inf, np.inf, (env.action_dim,), np.float64)
+        )
+        self.uniform: Callable[[], float] | None = None  # where random numbers come from, if not from the env's own
+        self._state, self._reward = np.zeros(env.state_dim), np.zeros(1)
+        self._action = np.zeros(env.action_dim)
+        self._u = np.zeros(max(1, env.reset_uniforms, env.step_uniforms))
+        self._code = env.code(float64)
+
+    def _fill(self, n: int) -> None:
+        for i in range(n):
+            self._u[i] = self.uniform() if self.uniform is not None else max(self.np_random.random(), 2.0**-53)
+
+    def _observation(self) -> Any:
+        if self._env.n_states is not None:
+            return np.int64(self._state[0])
+        return self._state[: self._env.obs_dim].copy()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if self.domain.redrawn:
+            rng = np.random.RandomState(int(self.np_random.integers(2**32)))
+            self._env = self.domain.environment(rng)
+        self._fill(self._env.reset_uniforms)
+        _reset_one()(self._code, self._env.params, self._state, self._u)
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._action[:] = action
+        self._fill(self._env.step_uniforms)
+        over = _step_one()(self._code, self._env.params, self._state, self._action, self._u, self._reward)
+        return self._observation(), float(self._reward[0]), bool(over), False, {}
+
+
+_reset, _step = function_at(RESET), function_at(STEP)
+
+
+def _reset_kernel(code: Any, params: Any, state: Any, u: Any) -> None:
+    _reset(EnvironmentCode(code).reset, 0)(pointer(params), pointer(state), pointer(u))
+
+
+def _step_kernel(code: Any, params: Any, state: Any, action: Any, u: Any, reward: Any) -> int:
+    return _step(EnvironmentCode(code).step, 0)(
+        pointer(params), pointer(state), pointer(action), pointer(u), pointer(reward)
+    )
+
+
+@functools.cache
+def _reset_one() -> Any:
+    return compiled(_reset_kernel, void(int64[::1], float64[::1], float64[::1], float64[::1]))
+
+
+@functools.cache
+def _step_one() -> Any:
+    return compiled(_step_kernel, int64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1]))

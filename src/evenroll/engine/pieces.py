@@ -1,0 +1,176 @@
+"""Compiled pieces: small functions with fixed signatures, joined by address instead of by import.
+
+A *piece* is a module-level Python function (an environment's ``step``, a policy's ``forward``, a sampler's
+``choose``) that works on raw pointers. Decorating it with :func:`piece` compiles nothing; asking for
+``f.address(real)`` compiles it for that precision (or loads it from the disk cache) and gives the address
+of its machine code. Drivers receive addresses and call through them, so that
+
+* one specialisation of the driver serves every combination of environment, policy and sampler;
+* whole trials and single steps run the *same* machine code, hence give the same bits.
+
+Inside a piece a pointer is indexed like an array (``obs[i]``), ``shift(p, n)`` is the pointer n entries on,
+and ``real`` is the precision that the piece is being compiled for. With ``NUMBA_DISABLE_JIT=1`` everything
+runs as plain Python on arrays, for debugging.
+
+The disk cache is stamped with a digest of all sources that can be compiled: editing a file, also one whose code
+was inlined elsewhere, can never leave stale machine code behind.
+"""
+
+from __future__ import annotations
+
+import functools
+import types as python_types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import config, float32, float64, int64, njit, types, uint64
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from evenroll.engine.sources import compiled_sources_digest
+
+INTERPRETED: bool = bool(config.DISABLE_JIT)
+
+# Annotations for pieces: a pointer (compiled) or an array (interpreted) of the named type.
+Reals = Any  # float32 or float64: the policy's precision
+Floats = Any  # float64
+Ints = Any  # int64
+
+real: Callable[[Any], Any] = np.float64  # replaced by float32 or float64 when a piece is compiled
+
+FLOATS = types.CPointer(float64)
+INTS = types.CPointer(int64)
+SEEDS = types.CPointer(uint64)
+FUSED = {"contract"}  # the only liberty the compiler is given with arithmetic: to fuse a·b + c
+
+
+def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
+    """`function` compiled for one signature, cached on disk under the digest of all sources that can be compiled."""
+    if INTERPRETED:
+        return function
+    from numba.core.caching import FunctionCache
+
+    dispatcher = njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    without = dispatcher._cache
+    try:
+        cache = FunctionCache(function)
+        cache._cache_file._source_stamp = (compiled_sources_digest(), cache._cache_file._source_stamp)
+        dispatcher._cache = cache
+    except RuntimeError:  # the function was typed in at a prompt: there is no file to belong to
+        pass
+    try:
+        dispatcher.compile(signature)
+    except Exception as error:  # a full disk, or a cache that a crash left damaged: then it is compiled without one
+        if dispatcher._cache is without:
+            raise
+        if not isinstance(error, OSError):
+            Path(cache._cache_file._index_path).unlink(missing_ok=True)
+        dispatcher._cache = without
+        dispatcher.compile(signature)
+    dispatcher.disable_compile()
+    return dispatcher
+
+
+class Interface:
+    """A signature with the precision left open, and the way compiled code calls a piece that has it."""
+
+    def __init__(self, name: str, template: Callable[[Any], Any]) -> None:
+        self.name = name
+        self.signature = functools.cache(template)
+
+
+class Piece:
+    """A function with an interface. It is compiled on demand, once for each precision."""
+
+    def __init__(self, function: Any, interface: Interface, fastmath: Any) -> None:
+        self.function = function
+        self.interface = interface
+        self.fastmath = fastmath
+        self._compiled: dict[Any, Any] = {}
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    def compile(self, number: Any) -> Any:
+        if number not in self._compiled:
+            globals_ = {**self.function.__globals__, "real": number}
+            function = python_types.FunctionType(self.function.__code__, globals_, self.function.__name__)
+            function.__qualname__ = self.function.__qualname__
+            function.__module__ = self.function.__module__
+            self._compiled[number] = compiled(function, self.interface.signature(number), self.fastmath)
+        return self._compiled[number]
+
+    def address(self, number: Any) -> int:
+        if INTERPRETED:
+            _INTERPRETED_PIECES[id(self)] = self.function
+            return id(self)
+        result = self.compile(number).get_compile_result(self.interface.signature(number))
+        return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+
+
+def piece(interface: Interface, fastmath: Any = False) -> Callable[[Any], Piece]:
+    """Declare a module-level function to be a piece of the given interface."""
+    return lambda function: Piece(function, interface, fastmath)
+
+
+def number_type(dtype: Any) -> Any:
+    """The Numba type of a policy's numbers."""
+    return float32 if np.dtype(dtype) == np.float32 else float64
+
+
+_INTERPRETED_PIECES: dict[int, Any] = {}
+
+
+def function_at(interface: Interface) -> Any:
+    """An intrinsic ``f(address, view)``: the function of this interface at an address, ready to be called.
+
+    `view` (a policy, say) tells the precision; anything else stands for float64.
+    """
+    if INTERPRETED:
+        return lambda address, like: _INTERPRETED_PIECES[int(address)]
+
+    @intrinsic
+    def cast(typing_context: Any, address: Any, like: Any) -> Any:
+        function_type = types.FunctionType(interface.signature(getattr(like, "number", float64)))
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer_type = context.get_value_type(types.voidptr)
+            struct = cgutils.create_struct_proxy(function_type)(context, builder)
+            struct.jit_addr = struct.c_addr = builder.inttoptr(arguments[0], pointer_type)
+            struct.py_addr = cgutils.get_null_value(pointer_type)
+            return struct._getvalue()
+
+        return function_type(types.int64, like), codegen
+
+    return cast
+
+
+if INTERPRETED:
+
+    def pointer(array: Any) -> Any:
+        """The address of an array's first entry."""
+        return array.reshape(-1)
+
+    def shift(p: Any, n: int) -> Any:
+        """The pointer n entries further on."""
+        return p[n:]
+
+else:
+
+    @intrinsic
+    def pointer(typing_context: Any, array: Any) -> Any:
+        """The address of an array's first entry."""
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return context.make_array(array)(context, builder, arguments[0]).data
+
+        return types.CPointer(array.dtype)(array), codegen
+
+    @intrinsic
+    def shift(typing_context: Any, p: Any, n: Any) -> Any:
+        """The pointer n entries further on."""
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.gep(arguments[0], [arguments[1]])
+
+        return p(p, types.int64), codegen

@@ -1,0 +1,35 @@
+"""Randomness: one xoshiro256++ state (four uint64) for each stream, and a tree of seeds that streams are taken from."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from evenroll.engine.pieces import Floats
+
+
+@njit
+def _rotate(x: np.uint64, k: int) -> np.uint64:
+    return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
+
+
+@njit
+def uniform(state: Floats) -> float:
+    """The next number of the stream, in the open interval (0, 1), 52 bits."""
+    result = _rotate(state[0] + state[3], 23) + state[0]
+    t = state[1] << np.uint64(17)
+    state[2] ^= state[0]
+    state[3] ^= state[1]
+    state[1] ^= state[2]
+    state[0] ^= state[3]
+    state[2] ^= t
+    state[3] = _rotate(state[3], 45)
+    return (np.float64(result >> np.uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
+
+
+def stream(*path: int) -> np.ndarray:
+    """The random stream at a place in the seed tree: the same integers, the same numbers, whoever asks.
+
+    The length goes in front: NumPy takes (1, 2) and (1, 2, 0) for the same seed.
+    """
+    return np.random.SeedSequence((len(path), *path)).generate_state(4, np.uint64)

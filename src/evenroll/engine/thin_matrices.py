@@ -1,0 +1,235 @@
+"""Products of tall matrices [N, m], m small, and the systems that come of them, on one thread.
+
+A threaded BLAS is slower here: trials already run one to a core, and its threads get in each other's way. These
+kernels release the GIL and give the same bits whatever runs beside them. Matrices may be float32 (half the memory, which
+is what takes the time); sums are float64.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from evenroll.engine.pieces import FUSED, compiled, number_type
+
+REORDERED = FUSED | {"reassoc"}  # a sum may be taken in any order: the order of the machine code, always the same
+TINY = 1e-30  # what rounding may leave of a pivot
+WIDE = 8  # outputs from which on it pays to go along them
+BLOCK = 256  # rows transposed at a time: two blocks of 65 columns stay in the second-level cache
+PAD = 8  # columns of a block this much further apart: at a power of two they would all claim the same lines of the cache
+
+
+def weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Σ_n w_n x_n y_nᵀ: [m, k] from [N, m], [N], [N, k]."""
+    return _weighted_product(x, weights, y, False)
+
+
+def weighted_gram(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Σ_n w_n x_n x_nᵀ: [m, m] from [N, m], [N]; half the work of the general product."""
+    return _weighted_product(x, weights, x, True)
+
+
+def _weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray, symmetric: bool) -> np.ndarray:
+    m, k = x.shape[1], y.shape[1]
+    total = np.zeros((m + m % 2, k + k % 2))  # the kernel works on pairs of columns
+    _product(_number(x), _number(y))(_rows(x), _reals(weights), _rows(y), symmetric, total)
+    return total[:m, :k]
+
+
+def column_counts(x: np.ndarray) -> np.ndarray:
+    """How many entries of each column are not zero: [m] from [N, m]."""
+    counts = np.zeros(x.shape[1])
+    _counts(_number(x))(_rows(x), counts)
+    return counts
+
+
+def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Σ_n w_n x_n: [m] from [N, m], [N]."""
+    total = np.zeros(x.shape[1])
+    _sums(_number(x))(_rows(x), _reals(weights), total)
+    return total
+
+
+def apply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """x W: [N, k] from [N, m], [m, k]."""
+    result = np.zeros((len(x), matrix.shape[1]))
+    if matrix.shape[1] < WIDE:
+        _apply(_number(x))(_rows(x), _reals(matrix.T), result)
+    else:
+        _apply_wide(_number(x))(_rows(x), _reals(matrix), result)
+    return result
+
+
+def solve_positive(A: np.ndarray, B: np.ndarray, ridge: float | np.ndarray) -> np.ndarray:
+    """A⁻¹B, A [m, m] symmetric and not negative, B [m, k]; `ridge` ([m] or for all) is relative to A's diagonal."""
+    scale = np.sqrt(np.diag(A))
+    scale[scale == 0.0] = 1.0
+    X = _reals(B / scale[:, None])
+    _cholesky()(A / np.outer(scale, scale) + np.diag(np.full(len(A), ridge)), X)
+    return np.asarray(X / scale[:, None])
+
+
+def _reals(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x, dtype=np.float64)
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x) if x.dtype == np.float32 else _reals(x)
+
+
+def _number(x: np.ndarray) -> Any:
+    """The Numba type of a matrix's entries."""
+    return number_type(_rows(x[:0]).dtype)
+
+
+def _product_kernel(x: Any, weights: Any, y: Any, symmetric: Any, total: Any) -> None:
+    """Block by block: columns made contiguous, then dot products, four at a time."""
+    m, k = x.shape[1], y.shape[1]
+    left, right = np.zeros((m + m % 2, BLOCK + PAD)), np.zeros((k + k % 2, BLOCK + PAD))
+    for first in range(0, len(x), BLOCK):
+        rows = min(BLOCK, len(x) - first)
+        for t in range(rows):
+            for i in range(m):
+                left[i, t] = weights[first + t] * x[first + t, i]
+            for j in range(k):
+                right[j, t] = y[first + t, j]
+        for i in range(0, m, 2):
+            a0, a1 = left[i], left[i + 1]
+            for j in range(i if symmetric else 0, k, 2):
+                b0, b1 = right[j], right[j + 1]
+                c00, c01, c10, c11 = 0.0, 0.0, 0.0, 0.0
+                for t in range(rows):
+                    c00 += a0[t] * b0[t]
+                    c01 += a0[t] * b1[t]
+                    c10 += a1[t] * b0[t]
+                    c11 += a1[t] * b1[t]
+                total[i, j] += c00
+                total[i, j + 1] += c01
+                total[i + 1, j] += c10
+                total[i + 1, j + 1] += c11
+    if symmetric:
+        for i in range(k):
+            for j in range(i):
+                total[i, j] = total[j, i]
+
+
+def _sums_kernel(x: Any, weights: Any, total: Any) -> None:
+    whole = len(x) - len(x) % 4
+    for t in range(0, whole, 4):
+        x0, x1, x2, x3 = x[t], x[t + 1], x[t + 2], x[t + 3]
+        w0, w1, w2, w3 = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
+        for i in range(len(total)):
+            total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+    for t in range(whole, len(x)):
+        for i in range(len(total)):
+            total[i] += weights[t] * x[t, i]
+
+
+def _counts_kernel(x: Any, counts: Any) -> None:
+    for t in range(len(x)):
+        for i in range(len(counts)):
+            counts[i] += 1.0 if x[t, i] != 0.0 else 0.0
+
+
+def _apply_kernel(x: Any, columns: Any, result: Any) -> None:
+    m = x.shape[1]
+    for t in range(len(x)):
+        row = x[t]
+        for c in range(len(columns)):
+            column = columns[c]
+            total = 0.0
+            for j in range(m):
+                total += row[j] * column[j]
+            result[t, c] = total
+
+
+def _apply_wide_kernel(x: Any, matrix: Any, result: Any) -> None:
+    """Along the outputs, two inputs at a time; zeros (inactive ReLUs) are skipped."""
+    m, k = matrix.shape
+    for t in range(len(x)):
+        out = result[t]
+        pending = -1
+        for j in range(m):
+            if x[t, j] == 0.0:
+                continue
+            if pending < 0:
+                pending = j
+                continue
+            a, b, row_a, row_b = x[t, pending], x[t, j], matrix[pending], matrix[j]
+            for c in range(k):
+                out[c] += a * row_a[c] + b * row_b[c]
+            pending = -1
+        if pending >= 0:
+            for c in range(k):
+                out[c] += x[t, pending] * matrix[pending, c]
+
+
+def _cholesky_kernel(A: Any, B: Any) -> None:
+    """A = LLᵀ in place; B ← L⁻ᵀL⁻¹B, along its rows."""
+    m = len(A)
+    for i in range(m):
+        for j in range(i + 1):
+            total = A[i, j]
+            for k in range(j):
+                total -= A[i, k] * A[j, k]
+            A[i, j] = math.sqrt(max(total, TINY)) if i == j else total / A[j, j]
+    columns = B.shape[1]
+    for i in range(m):
+        for k in range(i):
+            for c in range(columns):
+                B[i, c] -= A[i, k] * B[k, c]
+        for c in range(columns):
+            B[i, c] /= A[i, i]
+    for i in range(m - 1, -1, -1):
+        for k in range(i + 1, m):
+            for c in range(columns):
+                B[i, c] -= A[k, i] * B[k, c]
+        for c in range(columns):
+            B[i, c] /= A[i, i]
+
+
+@functools.cache
+def _product(x: Any, y: Any) -> Any:
+    from numba import boolean, float64, void
+
+    signature = void(x[:, ::1], float64[::1], y[:, ::1], boolean, float64[:, ::1])
+    return compiled(_product_kernel, signature, fastmath=REORDERED)
+
+
+@functools.cache
+def _cholesky() -> Any:
+    from numba import float64, void
+
+    matrix = float64[:, ::1]
+    return compiled(_cholesky_kernel, void(matrix, matrix), fastmath=REORDERED)
+
+
+@functools.cache
+def _sums(x: Any) -> Any:
+    from numba import float64, void
+
+    return compiled(_sums_kernel, void(x[:, ::1], float64[::1], float64[::1]), fastmath=FUSED)
+
+
+@functools.cache
+def _counts(x: Any) -> Any:
+    from numba import float64, void
+
+    return compiled(_counts_kernel, void(x[:, ::1], float64[::1]), fastmath=FUSED)
+
+
+@functools.cache
+def _apply_wide(x: Any) -> Any:
+    from numba import float64, void
+
+    return compiled(_apply_wide_kernel, void(x[:, ::1], float64[:, ::1], float64[:, ::1]), fastmath=FUSED)
+
+
+@functools.cache
+def _apply(x: Any) -> Any:
+    from numba import float64, void
+
+    return compiled(_apply_kernel, void(x[:, ::1], float64[:, ::1], float64[:, ::1]), fastmath=REORDERED)

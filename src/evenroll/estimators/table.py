@@ -1,0 +1,116 @@
+"""Estimators by name, each with a record that says what it needs to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from evenroll.collection.rollouts import Rollouts
+from evenroll.errors import SpecError
+from evenroll.estimators.behavior_fit import with_fit
+from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
+from evenroll.estimators.fqe import fitted_q_evaluation, with_q
+from evenroll.estimators.fqe_net import SMALL, fitted_q_network
+from evenroll.estimators.importance import (
+    ordinary_importance_sampling,
+    trajectory_log_weights,
+    weighted_importance_sampling,
+    weighted_then_monte_carlo,
+)
+from evenroll.estimators.monte_carlo import monte_carlo
+from evenroll.estimators.per_decision import per_decision_importance_sampling
+from evenroll.estimators.regression import (
+    fitted_log_weights,
+    regression_importance_sampling,
+    weighted_regression_importance_sampling,
+)
+from evenroll.estimators.score import score
+from evenroll.policies import Policy
+from evenroll.text.specs import closest
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """An estimator with a name, and what it needs.
+
+    function     of (rollouts, policy)
+    needs        what must be recorded: returns, weights or every step
+    log_weights  the trajectory weights it uses, for effective sample size and largest weight; None if it uses none
+    features     whether it works on the policy's features (worth computing once for all prefixes of a trial)
+    fits         gives the rollouts what it would fit to them, so that others of the same data share it: π̂ or Q̂
+    """
+
+    name: str
+    function: Callable[[Rollouts, Policy], float]
+    needs: Literal["returns", "weights", "steps"]
+    log_weights: Callable[[Rollouts, Policy], np.ndarray] | None = None
+    features: bool = False
+    fits: Callable[[Rollouts, Policy], Rollouts] | None = None
+
+    def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
+        return self.function(rollouts, policy)
+
+
+def _recorded(rollouts: Rollouts, policy: Policy) -> np.ndarray:
+    return trajectory_log_weights(rollouts)
+
+
+# Functions with a name, not lambdas: an estimator travels to other processes.
+
+
+def _mc(rollouts: Rollouts, policy: Policy) -> float:
+    return monte_carlo(rollouts)
+
+
+def _ois(rollouts: Rollouts, policy: Policy) -> float:
+    return ordinary_importance_sampling(rollouts)
+
+
+def _wis(rollouts: Rollouts, policy: Policy) -> float:
+    return weighted_importance_sampling(rollouts)
+
+
+def _wis_then_mc(rollouts: Rollouts, policy: Policy) -> float:
+    return weighted_then_monte_carlo(rollouts)
+
+
+def _pdis(rollouts: Rollouts, policy: Policy) -> float:
+    return per_decision_importance_sampling(rollouts)
+
+
+def _fqe_net_small(rollouts: Rollouts, policy: Policy) -> float:
+    return fitted_q_network(rollouts, policy, SMALL)
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    e.name: e
+    for e in (
+        Estimator("mc", _mc, "returns"),
+        Estimator("ois", _ois, "weights", _recorded),
+        Estimator("wis", _wis, "weights", _recorded),
+        Estimator("wis+mc", _wis_then_mc, "weights", _recorded),
+        Estimator("pdis", _pdis, "steps", _recorded),
+        Estimator("ris", regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=with_fit),
+        Estimator(
+            "wris", weighted_regression_importance_sampling, "steps", fitted_log_weights, features=True, fits=with_fit
+        ),
+        Estimator("fqe", fitted_q_evaluation, "steps", features=True, fits=with_q),
+        Estimator("fqe-net", fitted_q_network, "steps", features=True),
+        Estimator("fqe-net-small", _fqe_net_small, "steps", features=True),
+        Estimator("dr", doubly_robust, "steps", _recorded, features=True, fits=with_q),
+        Estimator("wdr", weighted_doubly_robust, "steps", _recorded, features=True, fits=with_q),
+        Estimator("score", score, "steps"),
+    )
+}
+
+
+def get_estimator(spec: str | Estimator) -> Estimator:
+    """An estimator by name, or the object itself."""
+    if isinstance(spec, Estimator):
+        return spec
+    if spec not in ESTIMATORS:
+        raise SpecError(f"unknown estimator {spec!r}{closest(spec, ESTIMATORS)}; known: {', '.join(ESTIMATORS)}")
+    return ESTIMATORS[spec]

@@ -1,0 +1,224 @@
+"""How far a data set is from on-policy, where, and what it would take to repair it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evenroll.adapters.model import Model
+from evenroll.collection.recorder import see
+from evenroll.collection.rollouts import Rollouts
+from evenroll.errors import DataError, NoEstimate
+from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
+from evenroll.estimators.score_regression import score_regression
+from evenroll.policies import External, TabularSoftmax
+from evenroll.samplers.auto_network import gain
+
+BANDS = 3  # of each observation's numbers
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Cell:
+    """How often an action was taken in a part of the states. z: the excess in standard deviations of on-policy chance.
+
+    Real actions: `taken` and `expected` are the mean and 0 of the action in units of its scale ("higher"), or the mean
+    square and 1 ("wider").
+    """
+
+    where: str
+    action: str
+    taken: float
+    expected: float
+    z: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """kl, gradient   the paper's two measures of sampling error
+    excess         SᵀK⁻¹S / D: the scores' imbalance relative to chance. 1: as on-policy data has it; less is better
+    value, balanced  the mean return, and the estimate with the luck of the actions taken out
+    repair_steps   new steps of `auto` that bring the excess down to 1, about; 0 if it is there already
+    cells          the parts farthest off, worst first; chance alone makes |z| reach `chance`
+    """
+
+    episodes: int
+    steps: int
+    mean_length: float
+    kl: float | None
+    gradient: float
+    excess: float
+    directions: int
+    value: float
+    balanced: float | None
+    repair_steps: int
+    chance: float
+    cells: tuple[Cell, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def repair_episodes(self) -> int:
+        return math.ceil(self.repair_steps / self.mean_length)
+
+    def in_words(self) -> str:
+        if self.excess <= 1.0:
+            text = f"The data is at least as balanced as on-policy data would be (excess {self.excess:.2g} of chance)."
+        else:
+            text = (
+                f"The data is off: its scores are {math.sqrt(self.excess):.3g} times as far from balance as chance would "
+                f"have them. About {self.repair_episodes:,} new episodes of auto ({self.repair_steps:,} steps) repair it."
+            )
+        if self.balanced is not None:
+            text += f" Mean return {self.value:.5g}; with the actions' luck taken out {self.balanced:.5g}."
+        return text
+
+
+def diagnose(data: Rollouts, model: Model) -> Diagnosis:
+    """Compare a data set with the policy it is meant to be on."""
+    if data.episodes == 0:
+        raise DataError("no finished episode in it")
+    data = see(model, data)
+    engine = model.engine
+    assert engine is not None
+    psi, outputs = model.of_rows(data.column("observations"))
+    observations, actions = data.column("observations"), data.column("actions")
+    probe = External(0, choices=model.actions.choices, gaussian=model.actions.real)
+    scores = probe.output_scores(outputs, actions)
+    spread = _variances(scores, outputs, probe)
+    if psi is None:
+        excess, directions = _table_excess(observations, scores, outputs)
+    else:
+        excess, directions = _excess(_discounts(data), psi.astype(np.float64), scores, spread, probe.score_kinds)
+    try:
+        balanced = score_regression(data, engine).value
+    except NoEstimate:
+        balanced = None
+    cells = _cells(observations, scores, spread, outputs, model, isinstance(engine, TabularSoftmax))
+    return Diagnosis(
+        episodes=data.episodes,
+        steps=data.steps,
+        mean_length=float(data.lengths.mean()),
+        kl=None if isinstance(engine, External) else kl_sampling_error(data, engine),
+        gradient=gradient_sampling_error(data, engine),
+        excess=excess,
+        directions=directions,
+        value=float(data.returns.mean()),
+        balanced=balanced,
+        repair_steps=repair_steps(excess, directions, data.steps, float(data.lengths.mean())),
+        chance=math.sqrt(2.0 * math.log(max(len(cells), 2))),
+        cells=tuple(sorted(cells, key=lambda c: -abs(c.z))[:SHOWN]),
+    )
+
+
+def _discounts(data: Rollouts) -> np.ndarray:
+    lengths = np.append(data.lengths, data.steps - int(data.lengths.sum()))
+    t = np.arange(data.steps) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.asarray(data.gamma ** t.astype(np.float64))
+
+
+def _variances(scores: np.ndarray, outputs: np.ndarray, probe: External) -> np.ndarray:
+    """Var_e of each score [N, scores]: π(1 − π), or 1."""
+    if not probe.choices:
+        return np.ones_like(scores)
+    parts, at = [], 0
+    for n in probe.choices:
+        logits = outputs[:, at : at + n]
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        parts.append(p * (1.0 - p))
+        at += n
+    return np.concatenate(parts, axis=1)
+
+
+def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: np.ndarray, kinds: int) -> tuple[float, int]:
+    """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ, one K for all scores (as `auto` has it)."""
+    weighted = discount[:, None] * psi
+    S = scores.T @ weighted
+    K = (weighted * (spread.sum(axis=1) / kinds)[:, None]).T @ weighted
+    K += np.eye(len(K)) * max(float(np.trace(K)) / len(K) / len(psi), 1e-12)
+    directions = psi.shape[1] * kinds
+    return float(np.sum(S * np.linalg.solve(K, S.T).T)) / directions, directions
+
+
+def _table_excess(observations: np.ndarray, scores: np.ndarray, logits: np.ndarray) -> tuple[float, int]:
+    """Pearson's χ² over its degrees of freedom: Σ (count − expected)²/expected of all actions in the states met."""
+    states, where = np.unique(observations[:, 0].astype(np.int64), return_inverse=True)
+    p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+    off, expected = np.zeros((len(states), p.shape[1])), np.zeros((len(states), p.shape[1]))
+    np.add.at(off, where, scores)
+    np.add.at(expected, where, p)
+    possible = expected > 0
+    freedom = int(possible.sum() - len(states))
+    square = np.divide(off**2, expected, out=np.zeros_like(off), where=possible)
+    return float(square.sum()) / max(freedom, 1), max(freedom, 1)
+
+
+def repair_steps(excess: float, directions: int, steps: int, length: float) -> int:
+    """Steps of `auto` until S², which shrinks by 1 − 2c a step (c: `gain`), is what chance would make it.
+
+    Chance grows as k, so the excess shrinks by (1 − 2c) k/(k + 1) a step. A prediction: the states must come up again.
+    """
+    k, log_excess = steps, math.log(max(excess, 1e-300))
+    taken = 0
+    while log_excess > 0.0:
+        stride = max(k // 100, 1)
+        c = gain(directions, k, length)
+        log_excess += stride * (math.log1p(-2.0 * c) if c < 0.5 else -1.0) - math.log1p(stride / k)
+        k += stride
+        taken += stride
+    return taken
+
+
+def _cells(
+    observations: np.ndarray, scores: np.ndarray, spread: np.ndarray, outputs: np.ndarray, model: Model, table: bool
+) -> list[Cell]:
+    """Counts against expectations: of every state of a table; else of the lower, middle and upper third of each number."""
+    groups: list[tuple[str, np.ndarray]] = [("anywhere", np.ones(len(scores), bool))]
+    if table:
+        states = observations[:, 0].astype(np.int64)
+        groups += [(f"state {s}", states == s) for s in np.unique(states)]
+    else:
+        for i in range(min(observations.shape[1], 64)):
+            cuts = np.quantile(observations[:, i], np.arange(1, BANDS) / BANDS)
+            band = np.searchsorted(cuts, observations[:, i], side="right")
+            limits = [-math.inf, *cuts, math.inf]
+            for b in range(BANDS):
+                if 0 < (band == b).sum() < len(band):
+                    low, high = limits[b], limits[b + 1]
+                    inside = f"≥ {low:.3g}" if high == math.inf else f"< {high:.3g}"
+                    text = inside if math.inf in (-low, high) else f"{low:.3g} … {high:.3g}"
+                    groups.append((f"x{i} {text}", band == b))
+    names = _names(model)
+    cells = []
+    for where, rows in groups:
+        total, variance, n = scores[rows].sum(axis=0), spread[rows].sum(axis=0), int(rows.sum())
+        for j, name in enumerate(names):
+            if variance[j] <= 0.0:
+                continue
+            z = float(total[j] / math.sqrt(variance[j]))
+            if model.actions.choices:
+                taken = float(round(_taken(scores[rows, j])))
+                cells.append(Cell(where, name, taken, taken - float(total[j]), z))
+            elif j < model.actions.real:
+                cells.append(Cell(where, name, float(total[j]) / n, 0.0, z))
+            else:
+                cells.append(Cell(where, name, 1.0 + math.sqrt(2.0) * float(total[j]) / n, 1.0, z))
+    return cells
+
+
+def _taken(scores: np.ndarray) -> float:
+    """How often: the score of an action taken is 1 − π ≥ 0, of one not taken −π."""
+    return float((scores >= 0).sum())
+
+
+def _names(model: Model) -> list[str]:
+    if len(model.actions.choices) == 1:
+        return [f"action {a}" for a in range(model.actions.choices[0])]
+    if model.actions.choices:
+        return [f"action{f} {a}" for f, n in enumerate(model.actions.choices) for a in range(n)]
+    return [f"action{i} higher" for i in range(model.actions.real)] + [f"action{i} wider" for i in range(model.actions.real)]

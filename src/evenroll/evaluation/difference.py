@@ -1,0 +1,110 @@
+"""Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels.
+
+With G_i, H_i the returns of the two from start i, and C_i, E_i their action parts (scores.py),
+
+    G_i − H_i = d + β·(C_i, E_i) + ε_i
+
+the error of the mean difference is b + ε̄, b = β·(mean C, mean E): its interval is that of mc on balanced data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evenroll.collection.recorder import Recorder
+from evenroll.engine.blas import single_threaded_blas
+from evenroll.errors import SpecError
+from evenroll.estimators.score_regression import action_part, regress
+from evenroll.evaluation.evaluate import Progress, evaluate_with
+from evenroll.evaluation.result import Evaluation
+from evenroll.intervals.balanced import Interval, balanced_interval, student_t
+from evenroll.samplers import Sampler
+from evenroll.text.numbers import two_digits
+
+
+@dataclass(frozen=True)
+class Difference:
+    """value: that of the first policy minus that of the second; low ≤ true difference ≤ high with probability `confidence`.
+
+    note   what to know about the interval, or None
+    alone  half-width if each had met starts of its own: what sharing them saves shows beside it
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    note: str | None
+    alone: float | None
+    first: Evaluation
+    second: Evaluation
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "first": self.first.to_json(), "second": self.second.to_json()}
+
+    def __str__(self) -> str:
+        level = f"{100 * self.confidence:g} %"
+        return f"{self.value:+.5g} ± {two_digits(self.half_width)} ({level}), {self.first.episodes} episodes each"
+
+    def in_words(self) -> str:
+        if self.low > 0.0:
+            verdict = "The first policy is better"
+        elif self.high < 0.0:
+            verdict = "The second policy is better"
+        else:
+            verdict = "Which is better cannot be told yet"
+        values = f"{self.first.value:.5g} against {self.second.value:.5g}"
+        note = "" if self.note is None else f" Note: {self.note}."
+        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}"
+
+
+def difference(
+    env: Any,
+    first: Any,
+    second: Any,
+    *,
+    sampler: str | Sampler = "auto",
+    episodes: int = 100,
+    gamma: float = 1.0,
+    seed: int = 0,
+    confidence: float = 0.95,
+    horizon: int | None = None,
+    deterministic: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Difference:
+    """Evaluate two policies on the same starts of one environment, `episodes` each, and compare them."""
+    if getattr(env, "num_envs", None) is not None:
+        raise SpecError("starts are shared in one environment, not in a vector of them")
+    if episodes < 4:
+        raise SpecError(f"a difference needs at least 4 episodes, not {episodes}")
+    made: list[Recorder] = []
+    results = [
+        evaluate_with(
+            env, policy, sampler=sampler, estimator="mc", episodes=episodes, steps=None, gamma=gamma, seed=seed,
+            confidence=confidence, half_width=None, interval="auto", force_interval=False, bounds=None, horizon=horizon,
+            initial=None, deterministic=deterministic, progress=progress, keep=made.append,
+        )
+        for policy in (first, second)
+    ]  # fmt: skip
+    with single_threaded_blas():
+        found = _interval(made[0], made[1], confidence)
+    value = results[0].value - results[1].value
+    halves = [result.half_width for result in results]
+    alone = None if halves[0] is None or halves[1] is None else math.hypot(halves[0], halves[1])
+    return Difference(value, found.low, found.high, confidence, found.note, alone, results[0], results[1])
+
+
+def _interval(first: Recorder, second: Recorder, confidence: float) -> Interval:
+    gaps = first.rollouts().returns - second.rollouts().returns
+    if all(c.model.engine is None or c.sampler.independent for c in (first, second)):
+        return Interval(*student_t(gaps, confidence), confidence, "t")
+    engines = [(c.rollouts(), c.model.engine) for c in (first, second) if c.model.engine is not None]
+    fit = regress(gaps, [action_part(data, policy) for data, policy in engines])
+    return balanced_interval(fit, gaps, float(gaps.mean()), confidence)

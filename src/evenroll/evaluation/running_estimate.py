@@ -1,0 +1,79 @@
+"""How an evaluation came about: the running estimate and its interval, against that of on-policy sampling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from evenroll.collection.rollouts import Rollouts
+from evenroll.errors import EvenrollError
+from evenroll.estimators.table import get_estimator
+from evenroll.evaluation.evaluate import look
+from evenroll.files.figures import save_figure
+from evenroll.intervals.balanced import Interval, student_t
+from evenroll.policies import Policy
+from evenroll.samplers import Sampler
+
+POINTS = 24
+FIRST = 10  # episodes
+
+
+@dataclass(frozen=True)
+class Running:
+    """episodes [m], value [m], low [m], high [m] of the data so far; half_width [m] of as many independent episodes."""
+
+    episodes: np.ndarray
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    on_policy: np.ndarray
+
+
+def running(data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float = 0.95) -> Running:
+    """The estimate at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
+    if data.episodes < FIRST:
+        raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {data.episodes}")
+    counts = np.unique(np.geomspace(FIRST, data.episodes, POINTS).astype(int))
+    rows = []
+    for n in counts:
+        part = _first_episodes(data, int(n))
+        value, found = look(part, policy, sampler, get_estimator("mc"), confidence)
+        low, high = (found.low, found.high) if isinstance(found, Interval) else (np.nan, np.nan)
+        a, b = student_t(part.returns, confidence)
+        rows.append((value, low, high, (b - a) / 2))
+    return Running(counts, *np.array(rows).T)
+
+
+def _first_episodes(data: Rollouts, n: int) -> Rollouts:
+    new = max(n - data.initial_episodes, 0)
+    part = data.prefix(int(data.ends[data.initial_episodes + new - 1]) - data.initial_steps if new else 0)
+    return part if part.episodes == n else replace(part, initial_episodes=min(data.initial_episodes, part.episodes))
+
+
+def plot_running(run: Running, path: str | Path, title: str) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fig, axis = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    final = run.value[-1]
+    n = np.geomspace(run.episodes[0], run.episodes[-1], 200)
+    wide = run.on_policy[-1] * np.sqrt(run.episodes[-1] / n)
+    axis.fill_between(n, final - wide, final + wide, color="0.88", lw=0, label="95 % of as many plain on-policy episodes")
+    axis.fill_between(run.episodes, run.low, run.high, color="#c44e52", alpha=0.25, lw=0, label="95 % interval, balanced")
+    axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running estimate")
+    axis.set_xscale("log")
+    shown = sorted({int(run.episodes[0]), int(run.episodes[-1]), *(10 ** np.arange(1, 7))})
+    axis.set_xticks([x for x in shown if run.episodes[0] <= x <= run.episodes[-1]], minor=False)
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    axis.minorticks_off()
+    axis.set_xlabel("episodes")
+    axis.set_ylabel("value")
+    axis.set_title(title, fontsize=11)
+    axis.grid(True, color="0.93")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+    save_figure(fig, path)

@@ -1,0 +1,148 @@
+"""Files: written so that a crash leaves the old one or the new one; read so that none can run code or ask for all memory.
+
+Arrays of ours are safetensors with two entries of metadata: what they mean (JSON, under the caller's key), and a checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from evenroll.errors import EvenrollError
+from evenroll.text.numbers import first_line
+
+CHECKSUM = "evenroll.sha256"  # key in the metadata
+CHANGED = f"its contents do not fit its checksum: damaged, or changed (if on purpose, drop {CHECKSUM} from the metadata)"
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Temporary file in the same directory, fsync, rename, fsync of the directory."""
+    with _beside(Path(path), directory=False) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextmanager
+def new_directory(path: str | Path) -> Iterator[Path]:
+    """An empty directory to fill, which then appears at `path` as a whole."""
+    with _beside(Path(path), directory=True) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _beside(path: Path, directory: bool) -> Iterator[Path]:
+    try:
+        if path.exists() and (directory or not path.is_file()):
+            raise EvenrollError(
+                f"cannot write {path}: " + ("it exists already" if directory else "it is not a regular file")
+            )
+        if directory:
+            temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        else:
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            os.close(handle)
+            temporary = Path(name)
+        try:
+            yield temporary
+            for written in (*temporary.rglob("*"), temporary):
+                _fsync(written)
+            temporary.chmod(0o755 if directory else 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            if directory:
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink(missing_ok=True)
+            raise
+        _fsync(path.parent)
+    except OSError as error:
+        raise EvenrollError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def tensor_bytes(key: str, spec: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A safetensors file of these arrays; empty ones are left out."""
+    kept = {name: np.ascontiguousarray(x) for name, x in arrays.items() if x.size}
+    text = json.dumps(spec)
+    return bytes(save(kept, metadata={key: text, CHECKSUM: checksum(text, kept)}))
+
+
+def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of a text and of the names, types, shapes and bytes of arrays."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        x = arrays[name]
+        digest.update(f"\n{name} {x.dtype.str} {x.shape}\n".encode())
+        digest.update(x.tobytes())
+    return digest.hexdigest()
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def check_file(path: Path, largest: int, kind: type[EvenrollError]) -> None:
+    """Raise unless it is a regular file of at most so many bytes: no directory, no pipe, no endless device."""
+    try:
+        if not path.is_file():
+            raise kind("it is not a regular file" if path.exists() else "no such file")
+        if path.stat().st_size > largest:
+            raise kind(f"larger than {largest >> 20} MiB")
+        path.open("rb").close()  # what may not be read is told here
+    except OSError as error:
+        raise kind(f"cannot be read: {error.strerror or error}") from None
+
+
+def read_bytes(path: Path, largest: int, kind: type[EvenrollError]) -> bytes:
+    check_file(path, largest, kind)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise kind(f"cannot be read: {error.strerror or error}") from None
+
+
+def read_json(text: str | bytes, what: str, kind: type[EvenrollError]) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise kind(f"{what} is not JSON") from None
+    if not isinstance(found, dict):
+        raise kind(f"{what} must be a JSON object")
+    return found
+
+
+def read_tensors(
+    path: Path, key: str, largest: int, kind: type[EvenrollError]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What `tensor_bytes` wrote, (spec, arrays). A file without a checksum is read, one that does not fit its own is not."""
+    check_file(path, largest, kind)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, TypeError, ValueError, KeyError, AttributeError, OSError) as error:
+        raise kind(f"not a readable safetensors file ({first_line(error)})") from None
+    if key not in metadata:
+        raise kind(f"the metadata has no key {key}")
+    if CHECKSUM in metadata and metadata[CHECKSUM] != checksum(metadata[key], arrays):
+        raise kind(CHANGED)
+    return read_json(metadata[key], f"the metadata key {key}", kind), arrays

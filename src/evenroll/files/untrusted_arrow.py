@@ -1,0 +1,216 @@
+"""Parquet and Arrow files read with a limit that is checked before anything is unpacked: numbers, and lists of them, only.
+
+A page of a few bytes may unpack to gigabytes (compression, run lengths), and what the file's end says of it may be a lie.
+So the header of every page that will be read is looked at first: it says how many values and bytes come out of it.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from evenroll.errors import DataError, EvenrollError
+from evenroll.text.numbers import first_line
+
+NUMBERS = (0, 1, 2, 4, 5)  # physical types: truth values, whole numbers of 32 and 64 bits, single and double precision
+PAGES = (5, 7, 8)  # fields of a page header: a data page, a dictionary, a data page of the second version
+DICTIONARY = 2  # the kind of page that is none
+FOOTER, MOST_PAGES = 1 << 20, 100_000  # limits: bytes of the file's own description, pages
+DEEPEST = 8  # structures in structures
+
+
+def pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        raise EvenrollError("Parquet needs pyarrow: pip install 'evenroll[data]'") from None
+    return pyarrow
+
+
+def read_parquet(raw: bytes, largest: int, wanted: Collection[str] | None = None) -> Any:
+    """The table in a file of these bytes: all columns, or those of `wanted` that there are.
+
+    largest  bytes that it may have when unpacked
+    """
+    pa = pyarrow()
+    names = _check(raw, largest, wanted)
+    try:
+        table = pa.parquet.ParquetFile(io.BytesIO(raw)).read(names, use_threads=False)
+        table.validate(full=True)
+        return table
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
+        raise DataError(f"not a Parquet file ({first_line(error)})") from None
+
+
+def _check(raw: bytes, largest: int, wanted: Collection[str] | None) -> list[str]:
+    """The names of the columns to read. Raises if they unpack to more than `largest` bytes, or have not the rows they claim.
+
+    Not by pyarrow's own view of the metadata: where that is damaged, the whole process is aborted.
+    """
+    try:
+        return sorted(_walk(raw, largest, wanted))
+    except (IndexError, KeyError, TypeError, AttributeError, ValueError, struct.error):
+        raise DataError("not a Parquet file (its description of itself is damaged)") from None
+
+
+def _walk(raw: bytes, largest: int, wanted: Collection[str] | None) -> set[str]:
+    length = int.from_bytes(raw[-8:-4], "little")
+    if raw[:4] != b"PAR1" or raw[-4:] != b"PAR1" or length + 12 > len(raw):
+        raise DataError("not a Parquet file")
+    if length > FOOTER:
+        raise DataError(f"not a Parquet file that is read (a description of more than {FOOTER >> 20} MiB)")
+    about, _ = _struct(raw, len(raw) - 8 - length)
+    names, total, pages, rows = set(), 0, 0, 0
+    for group in about.get(4, ()):
+        rows += group[3]
+        for chunk in group[1]:
+            column = chunk[3]
+            path = [part.decode() for part in column[3]]
+            if wanted is not None and path[0] not in wanted:
+                continue
+            names.add(path[0])
+            if column[1] not in NUMBERS:
+                raise DataError(f"column {path[0]} does not hold numbers")
+            values = 0
+            for is_data, count, size in _pages(raw, column) if column[5] else ():
+                values += count if is_data else 0
+                total, pages = total + 16 * count + size, pages + 1
+                if total > largest or pages > MOST_PAGES:
+                    raise DataError(f"larger than {largest >> 20} MiB when unpacked")
+            if values != column[5] or (len(path) == 1 and values != group[3]):
+                raise DataError("a column has not as many rows as it claims")
+    if rows != about[3]:
+        raise DataError("it has not as many rows as it claims")
+    return names
+
+
+def _pages(raw: bytes, column: dict[int, Any]) -> Iterator[tuple[bool, int, int]]:
+    """(whether data or a dictionary, values, bytes when unpacked) of each page, as its header has it."""
+    at, dictionary = column[9], column.get(11, 0)
+    if 0 < dictionary < at:
+        at = dictionary
+    end = at + column[7]
+    if not 0 <= at <= end <= len(raw):
+        raise DataError("a column lies outside the file")
+    while at < end:
+        header, at = _struct(raw, at)
+        (count,) = (header[field][1] for field in PAGES if field in header)
+        if count < 0 or header[2] < 0 or header[3] < 0:
+            raise DataError("a page of negative size")
+        at += header[3]
+        yield header[1] != DICTIONARY, count, header[2]
+
+
+# ---- Thrift's compact encoding, in which Parquet describes itself ------------------------------------------------------
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 64:
+        byte = raw[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+    raise ValueError
+
+
+def _struct(raw: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
+    """{field: value}, and the place after it."""
+    found: dict[int, Any] = {}
+    field = 0
+    while raw[at]:
+        step, kind = raw[at] >> 4, raw[at] & 15
+        at += 1
+        if step:
+            field += step
+        else:
+            number, at = _varint(raw, at)
+            field = (number >> 1) ^ -(number & 1)
+        found[field], at = (kind == 1, at) if kind in (1, 2) else _value(raw, at, kind, depth)
+    return found, at + 1
+
+
+def _value(raw: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    if kind in (1, 2, 3):  # a byte: truth values are one only in lists
+        return raw[at], at + 1
+    if kind in (4, 5, 6):
+        number, at = _varint(raw, at)
+        return (number >> 1) ^ -(number & 1), at
+    if kind == 7:  # double precision
+        return raw[at + 7], at + 8
+    if kind == 8:
+        length, at = _varint(raw, at)
+        return raw[at : at + length], at + length
+    if depth == DEEPEST:
+        raise ValueError
+    if kind in (9, 10):
+        size, inner = raw[at] >> 4, raw[at] & 15
+        at += 1
+        if size == 15:
+            size, at = _varint(raw, at)
+        items = []
+        for _ in range(size):
+            item, at = _value(raw, at, inner, depth + 1)
+            items.append(item)
+        return items, at
+    if kind == 12:
+        return _struct(raw, at, depth + 1)
+    raise ValueError
+
+
+# ---- Arrow's own files -----------------------------------------------------------------------------------------------
+
+MAGIC = b"ARROW1\0\0"
+COMPRESSION = 3  # a field of a record batch
+
+
+def read_arrow(raw: bytes) -> Any:
+    """The table in an Arrow file, which is as large in memory as on disk: compressed ones are refused."""
+    pa = pyarrow()
+    try:
+        if not raw.startswith(MAGIC):
+            raise ValueError("it does not begin as one")
+        stream = pa.py_buffer(raw).slice(len(MAGIC))
+        for message in pa.ipc.MessageReader.open_stream(stream):
+            if message.type not in ("schema", "record batch"):
+                raise ValueError(f"it holds a {message.type}")
+            if message.type == "record batch" and _field(message.metadata, _header(message.metadata), COMPRESSION):
+                raise ValueError("it is compressed; Parquet may be")
+        with pa.ipc.open_stream(stream) as reader:
+            if not all(_plain(pa.types, field.type) for field in reader.schema):
+                raise ValueError("it holds something else than numbers")
+            table = reader.read_all()
+        if table.num_rows > len(raw):
+            raise ValueError("it claims more rows than it has bytes")
+        table.validate(full=True)
+        return table
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError, struct.error) as error:
+        raise DataError(f"not an Arrow file that can be read ({first_line(error)})") from None
+
+
+def _plain(types: Any, kind: Any) -> bool:
+    if types.is_struct(kind):
+        return all(_plain(types, field.type) for field in kind)
+    if types.is_list(kind) or types.is_fixed_size_list(kind):
+        return _plain(types, kind.value_type)
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _header(message: Any) -> int:
+    """The place of a message's header in it (FlatBuffers: the second field of the root table)."""
+    at = _field(message, struct.unpack_from("<I", message)[0], 2)
+    return at + struct.unpack_from("<I", message, at)[0]
+
+
+def _field(buffer: Any, table: int, number: int) -> int:
+    """The place of a field of a FlatBuffers table, 0 if it has none."""
+    layout = table - struct.unpack_from("<i", buffer, table)[0]
+    if struct.unpack_from("<H", buffer, layout)[0] < 6 + 2 * number:
+        return 0
+    offset = struct.unpack_from("<H", buffer, layout + 4 + 2 * number)[0]
+    return table + offset if offset else 0

@@ -1,0 +1,285 @@
+"""A policy whose network runs elsewhere: it hands in its features and outputs, and everything after them is compiled.
+
+An "observation" of such a policy is [features, outputs] of a state. Outputs are logits of one or several discrete
+actions, or mean and log scale of each dimension of a Gaussian. The same sampler pieces run on it as on our own networks,
+so that `auto` has one definition; parameters are those of the last layer, outputs = W [features, 1].
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
+from evenroll.engine.scalars import exp_negative
+from evenroll.engine.views import beyond
+from evenroll.errors import PolicyError
+from evenroll.policies.base import Policy
+from evenroll.policies.heads import (
+    CATEGORICAL,
+    GAUSSIAN,
+    LEAST_RATIO,
+    LOG_SQRT_2PI,
+    SQRT_HALF,
+    score_categorical,
+    score_gaussian,
+    softmax,
+    tame,
+)
+from evenroll.policies.interface import (
+    ADD_SCORE,
+    DRAW,
+    FEATURES,
+    FORWARD,
+    LOG_PROB,
+    PREPARE,
+    SCORES,
+    SOFTEN,
+    TILT,
+    PolicyView,
+    out_b,
+)
+
+
+def normalised(logits: np.ndarray, choices: Sequence[int]) -> np.ndarray:
+    """Logits [N, n] as log-probabilities, each factor by itself."""
+    at = np.cumsum((0, *choices))
+    parts = [logits[:, i:j] for i, j in itertools.pairwise(at)]
+    with np.errstate(invalid="ignore"):  # a network that gives nan is found out where it acts
+        return np.concatenate([x - np.logaddexp.reduce(x, axis=1, keepdims=True) for x in parts], axis=1)
+
+
+class External(Policy):
+    """features  how many numbers ψ(s) has, apart from its constant 1
+    choices   number of actions of each discrete factor (one for Discrete, several for MultiDiscrete), or
+    gaussian  number of real action dimensions
+    """
+
+    def __init__(self, features: int, *, choices: Sequence[int] = (), gaussian: int = 0) -> None:
+        if (len(choices) == 0) == (gaussian == 0):
+            raise PolicyError("a policy has discrete or real actions")
+        if any(n < 2 for n in choices):
+            raise PolicyError(f"every factor of a discrete action needs at least 2 values, not {list(choices)}")
+        self.choices, self.features_dim = tuple(int(n) for n in choices), features
+        n_out = sum(self.choices) if choices else 2 * gaussian
+        self.n_actions = self.choices[0] if len(choices) == 1 else None
+        self.action_dim = len(self.choices) or gaussian
+        self.obs_dim = features + n_out
+        self.theta = np.zeros(n_out * (features + 1), dtype=np.float32)
+        self.aux = np.zeros(1, dtype=np.float32)
+        exponential = [1, 1]  # mean as it is, scale by exp
+        self.dims = np.array(
+            [n_out, self.action_dim, len(self.theta), features, 0, 0, 0, *exponential, int(gaussian > 0),
+             len(self.choices), *self.choices],
+            dtype=np.int64,
+        )  # fmt: skip
+        self.work_size = features + 1
+
+    @property
+    def feature_width(self) -> int:
+        return self.features_dim + 1
+
+    @property
+    def score_kinds(self) -> int:
+        return int(self.sizes.outputs) - len(self.choices)
+
+    def output_scores(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """[N, scores] of actions [N, dim] where the outputs were [N, n]: as `kernel.scores`, Gaussians' z first."""
+        if not self.choices:
+            z = (actions - outputs[:, 0::2]) * np.exp(-outputs[:, 1::2])
+            return np.append(z, (z * z - 1.0) * SQRT_HALF, axis=1)
+        scores, at = np.empty_like(outputs, dtype=np.float64), 0
+        for i, n in enumerate(self.choices):
+            logits = outputs[:, at : at + n]
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            scores[:, at : at + n] = -weights / weights.sum(axis=1, keepdims=True)
+            scores[np.arange(len(scores)), at + actions[:, i].astype(np.int64)] += 1.0
+            at += n
+        return scores
+
+    def same(self, a: np.ndarray, b: np.ndarray, within: float = 1e-3) -> bool:
+        """Whether two sets of outputs [N, n] describe the same distributions: log-probabilities, means and log scales."""
+        if self.choices:
+            a, b = normalised(a, self.choices), normalised(b, self.choices)
+        return bool(np.abs(a - b).max(initial=0.0) <= within * (1.0 + np.abs(b).max(initial=0.0)))
+
+    def log_probs(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """log π_e(a|s) [N] of actions [N, dim] where the outputs were [N, n]."""
+        if not self.choices:
+            z = (actions - outputs[:, 0::2]) * np.exp(-outputs[:, 1::2])
+            return np.asarray((-0.5 * z * z - outputs[:, 1::2] - LOG_SQRT_2PI).sum(axis=1))
+        total, at = np.zeros(len(actions)), 0
+        for i, n in enumerate(self.choices):
+            logits = outputs[:, at : at + n]
+            logits = logits - logits.max(axis=1, keepdims=True)
+            chosen = logits[np.arange(len(logits)), actions[:, i].astype(np.int64)]
+            total += chosen - np.log(np.exp(logits).sum(axis=1))
+            at += n
+        return total
+
+    def pieces(self) -> dict[str, Piece]:
+        own = {
+            "forward": forward_external,
+            "add_score": add_score_external,
+            "prepare": prepare_external,
+            "features": features_external,
+        }
+        return own | (GAUSSIAN if not self.choices else CATEGORICAL if len(self.choices) == 1 else FACTORS)
+
+
+@njit
+def _factors(policy: PolicyView) -> int:
+    """Discrete actions that are drawn independently of each other; 0 for a Gaussian."""
+    return beyond(policy.sizes)[0]
+
+
+@njit
+def _values(policy: PolicyView, factor: int) -> int:
+    """How many values a discrete factor can take."""
+    return beyond(policy.sizes)[1 + factor]
+
+
+@piece(FORWARD)
+def forward_external(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
+    """Outputs were handed in; at θ_b = θ − c·vector they differ by c · vector [features, 1]."""
+    n, width, behavior = policy.sizes.outputs, policy.sizes.inputs, out_b(policy)
+    for i in range(width):
+        policy.work[i] = real(obs[i])
+    policy.work[width] = real(1.0)
+    for r in range(n):
+        policy.out[r] = obs[width + r]
+        behavior[r] = obs[width + r]
+    if c != 0.0:
+        for r in range(n):
+            v = shift(vector, r * (width + 1))
+            for i in range(width + 1):
+                behavior[r] -= c * v[i] * policy.work[i]
+        tame(policy)
+
+
+@piece(ADD_SCORE)
+def add_score_external(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
+    """vector += weight · (score of the outputs) ⊗ [features, 1]."""
+    n, width = policy.sizes.outputs, policy.sizes.inputs
+    d = shift(policy.out, 2 * n)
+    if _factors(policy) == 0:
+        score_gaussian(policy.sizes, policy.out, action, weight, d)
+    else:
+        _score_factors(policy, action, weight, d)
+    for r in range(n):
+        v = shift(vector, r * (width + 1))
+        for i in range(width + 1):
+            v[i] += real(d[r] * policy.work[i])
+
+
+@piece(FEATURES)
+def features_external(policy: PolicyView, weight: float, psi: Reals) -> None:
+    factor = real(weight)
+    for i in range(policy.sizes.inputs + 1):
+        psi[i] = factor * policy.work[i]
+
+
+@piece(PREPARE)
+def prepare_external(policy: PolicyView) -> None:
+    """Nothing follows from θ here."""
+
+
+# ---- several discrete actions at once: independent factors ---------------------------------------------------------
+
+
+@njit
+def _score_factors(policy: PolicyView, action: Floats, weight: float, d: Floats) -> None:
+    at = 0
+    for f in range(_factors(policy)):
+        n = _values(policy, f)
+        score_categorical(n, shift(policy.out, at), shift(action, f), weight, shift(d, at))
+        at += n
+
+
+@piece(SCORES)
+def scores_factors(policy: PolicyView, action: Floats, x: Floats) -> None:
+    _score_factors(policy, action, 1.0, x)
+
+
+@piece(DRAW)
+def draw_factors(policy: PolicyView, u: Floats, action: Floats) -> None:
+    at = 0
+    for f in range(_factors(policy)):
+        n, logits = _values(policy, f), shift(out_b(policy), at)
+        top = logits[0]
+        for i in range(1, n):
+            top = max(top, logits[i])
+        total = 0.0
+        for i in range(n):
+            total += exp_negative(logits[i] - top)
+        threshold, cumulative, a = u[f] * total, 0.0, 0
+        for i in range(n - 1):
+            cumulative += exp_negative(logits[i] - top)
+            a += 1 if cumulative <= threshold else 0
+        action[f] = a
+        at += n
+
+
+@piece(LOG_PROB)
+def log_prob_factors(policy: PolicyView, out: Floats, action: Floats) -> float:
+    at, result = 0, 0.0
+    for f in range(_factors(policy)):
+        n, logits = _values(policy, f), shift(out, at)
+        top = logits[0]
+        for i in range(1, n):
+            top = max(top, logits[i])
+        total = 0.0
+        for i in range(n):
+            total += exp_negative(logits[i] - top)
+        result += logits[int(action[f])] - top - math.log(total)
+        at += n
+    return result
+
+
+@piece(SOFTEN)
+def soften_factors(policy: PolicyView, delta: float) -> None:
+    """(1 − δ) π_e + δ / n, each factor by itself."""
+    at = 0
+    for f in range(_factors(policy)):
+        n, mixed = _values(policy, f), shift(out_b(policy), at)
+        softmax(n, shift(policy.out, at), mixed)
+        for i in range(n):
+            mixed[i] = math.log((1.0 - delta) * mixed[i] + delta / n)
+        at += n
+
+
+@piece(TILT)
+def tilt_factors(policy: PolicyView, by: Floats, max_kl: float) -> float:
+    """Each factor tilted as `tilt_categorical` does; their divergences add up."""
+    at, divergence = 0, 0.0
+    for f in range(_factors(policy)):
+        n, e, b, t = _values(policy, f), shift(policy.out, at), shift(out_b(policy), at), shift(by, at)
+        pi = shift(policy.out, 2 * policy.sizes.outputs)
+        softmax(n, e, pi)
+        mean = 0.0
+        for i in range(n):
+            mean += pi[i] * t[i]
+        total, part = 0.0, 0.0
+        for i in range(n):
+            ratio = max(1.0 - (t[i] - mean), LEAST_RATIO)
+            b[i] = e[i] + math.log(ratio)
+            total += pi[i] * ratio
+            part += pi[i] * ratio * math.log(ratio)
+        divergence += max(part / total - math.log(total), 0.0)
+        at += n
+    return divergence
+
+
+FACTORS = {
+    "draw": draw_factors,
+    "log_prob": log_prob_factors,
+    "soften": soften_factors,
+    "scores": scores_factors,
+    "tilt": tilt_factors,
+    "draw_tilted": draw_factors,
+    "log_tilted": log_prob_factors,
+}

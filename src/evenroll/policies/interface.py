@@ -1,0 +1,164 @@
+"""What compiled code sees of a policy, and the words that samplers are written in.
+
+Every policy brings the same pieces (`PolicyCode`); each word below calls the policy's own one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import float64, int64, njit, types
+
+from evenroll.engine.pieces import FLOATS, Floats, Ints, Reals, function_at, shift
+from evenroll.engine.views import Fields, arrays_type, interface, view_of_arrays, view_of_members
+
+
+class PolicyCode(Fields, number=int64):
+    """The addresses of a policy's pieces."""
+
+    forward: int
+    draw: int
+    log_prob: int
+    add_score: int
+    prepare: int
+    soften: int
+    features: int
+    scores: int
+    tilt: int
+    draw_tilted: int
+    log_tilted: int
+
+
+class Sizes(Fields, number=int64):
+    """How large a policy is, and which functions link its outputs to a distribution. Sizes of its parts follow.
+
+    What follows (`beyond`): the widths of an MLP's hidden layers; of an external policy the number of discrete factors
+    (0 for a Gaussian), then the number of values of each.
+    """
+
+    outputs: int
+    action_dim: int  # 1 if the action is discrete
+    parameters: int
+    inputs: int  # length of the observation; of a table the number of its states; of an external policy that of its features
+    layers: int  # hidden ones
+    is_tanh: int  # activation: 1 for tanh, 0 for ReLU
+    has_norm: int  # 1 if the input is batch-normalised
+    mean_link: int  # of a Gaussian: 0 for tanh, 1 for the identity
+    scale_link: int  # of a Gaussian: 0 for softplus, 1 for exp
+    gaussian: int  # 1 for a Gaussian head, 0 for a softmax
+
+
+class PolicyView(NamedTuple):
+    """What compiled code sees of a policy."""
+
+    code: PolicyCode
+    sizes: Sizes
+    index: Ints  # scratch
+    theta: Reals  # parameters θ_e
+    aux: Reals  # what follows from θ (probabilities) or stays fixed (batch-norm statistics)
+    work: Reals  # activations of the last forward pass
+    out: Floats  # outputs at θ_e, then at θ_b = θ_e − c·v, then scratch; each as long as there are outputs
+
+
+policy_of = view_of_arrays(PolicyView)
+policy_from = view_of_members(PolicyView)
+
+
+def policy_arrays(number: Any) -> Any:
+    """The Numba type of `Policy.arrays()`."""
+    return arrays_type(PolicyView, number)
+
+
+_void = types.void
+# P is the policy, R a pointer in its precision.
+FORWARD = interface("forward", lambda R, P: _void(P, R, float64, FLOATS), policy=PolicyView)
+DRAW = interface("draw", lambda R, P: _void(P, FLOATS, FLOATS), policy=PolicyView)
+LOG_PROB = interface("log_prob", lambda R, P: float64(P, FLOATS, FLOATS), policy=PolicyView)
+ADD_SCORE = interface("add_score", lambda R, P: _void(P, FLOATS, FLOATS, float64, R), policy=PolicyView)
+PREPARE = interface("prepare", lambda R, P: _void(P), policy=PolicyView)
+SOFTEN = interface("soften", lambda R, P: _void(P, float64), policy=PolicyView)
+FEATURES = interface("features", lambda R, P: _void(P, float64, R), policy=PolicyView)
+SCORES = interface("scores", lambda R, P: _void(P, FLOATS, FLOATS), policy=PolicyView)
+TILT = interface("tilt", lambda R, P: float64(P, FLOATS, float64), policy=PolicyView)
+
+_forward, _draw, _log_prob = function_at(FORWARD), function_at(DRAW), function_at(LOG_PROB)
+_add_score, _prepare, _soften = function_at(ADD_SCORE), function_at(PREPARE), function_at(SOFTEN)
+_features, _scores, _tilt = function_at(FEATURES), function_at(SCORES), function_at(TILT)
+
+
+@njit
+def forward(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
+    """Compute the outputs at θ and at θ_b = θ − c·vector, and leave the activations at θ for :func:`add_score`."""
+    _forward(policy.code.forward, policy)(policy, vector, c, obs)
+
+
+@njit
+def draw(policy: PolicyView, u: Floats, action: Floats) -> None:
+    """Draw a ~ π_b by inverse transform of the uniform numbers u."""
+    _draw(policy.code.draw, policy)(policy, u, action)
+
+
+@njit
+def log_prob(policy: PolicyView, out: Floats, action: Floats) -> float:
+    """log π(a) of the distribution that the outputs `out` describe."""
+    return _log_prob(policy.code.log_prob, policy)(policy, out, action)
+
+
+@njit
+def add_score(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
+    """vector += weight · ∇_θ log π_θ(a|s), at the θ and s of the last forward pass."""
+    _add_score(policy.code.add_score, policy)(policy, obs, action, weight, vector)
+
+
+@njit
+def prepare(policy: PolicyView) -> None:
+    """Recompute `aux` after a change of θ."""
+    _prepare(policy.code.prepare, policy)(policy)
+
+
+@njit
+def soften(policy: PolicyView, delta: float) -> None:
+    """Set the outputs at θ_b to the off-policy start of method D₁: π_e mixed with uniform, or a wider Gaussian."""
+    _soften(policy.code.soften, policy)(policy, delta)
+
+
+@njit
+def features(policy: PolicyView, weight: float, psi: Reals) -> None:
+    """psi = weight · [last hidden activations, 1], what the outputs are linear in, at the state of the last forward pass."""
+    _features(policy.code.features, policy)(policy, weight, psi)
+
+
+@njit
+def tilt(policy: PolicyView, by: Floats, max_kl: float) -> float:
+    """Make π_b ≈ π_e · (1 − by·x), x the scores, floored so as to stay a distribution.
+
+    Returns KL(π_b ‖ π_e), or a bound of it that is not above max_kl.
+    """
+    return _tilt(policy.code.tilt, policy)(policy, by, max_kl)
+
+
+@njit
+def scores(policy: PolicyView, action: Floats, x: Floats) -> None:
+    """x [outputs] = how far the action deviates from π_e(·|s) where :func:`tilt` was last: of mean 0 under π_e, no units.
+
+    Discrete: 1{a} − π_e(·|s). Gaussian, each dimension: z and (z² − 1)/√2, z = (a − mean)/scale.
+    """
+    _scores(policy.code.scores, policy)(policy, action, x)
+
+
+@njit
+def draw_tilted(policy: PolicyView, u: Floats, action: Floats) -> None:
+    """Draw a ~ π_b as the last :func:`tilt` left it."""
+    _draw(policy.code.draw_tilted, policy)(policy, u, action)
+
+
+@njit
+def log_tilted(policy: PolicyView, action: Floats) -> float:
+    """log π_b(a) as the last :func:`tilt` left it."""
+    return _log_prob(policy.code.log_tilted, policy)(policy, out_b(policy), action)
+
+
+@njit
+def out_b(policy: PolicyView) -> Floats:
+    """The outputs at θ_b."""
+    return shift(policy.out, policy.sizes.outputs)

@@ -1,0 +1,191 @@
+"""`auto` on a network: one block of D directions, and the schedule of its gain.
+
+Advantages outside the span of the scores feel the tilt as a bias of order κ, so κ = ½ min(1, 2√(D/k), 32 D/k): in the end
+the bias falls as 1/n, while what is left of w·S is 1/32 of the on-policy error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from evenroll.engine.pieces import Floats, Ints, Reals, shift
+from evenroll.engine.simd import add, dot, fma, list_positive, load, multiply, narrow, over_columns, splat, store
+from evenroll.policies import Policy
+from evenroll.policies.interface import PolicyView, features
+from evenroll.samplers.auto_state import SEVERAL_DISCRETE, Memory, Settings
+from evenroll.samplers.interface import SamplerView
+
+GAIN_NETWORK = 0.5  # of what a step could repay
+MIDDLE = 2.0  # past k = 4 D the gain falls as 1/√k: the bias that a tilt costs is as large as what it leaves
+NATS = 5.0  # KL that a whole episode may cost: a tilt that lasts for long bends the return to second order
+KEEP = 32.0  # past k = 256 D as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
+ENOUGH = 0.75  # steps per direction before which K is hardly known, and S mostly the episode's own echo: less gain
+EVERY_STEP = 32  # K learns from every step up to 32 per feature, then from one in STRIDE
+STRIDE = 16
+
+
+def network_state(policy: Policy) -> tuple[np.ndarray, int]:
+    """(vectors, how many numbers the sums are): ψ, Pψ, S, β, P in the policy's precision; K and its inverse in double."""
+    width, n = policy.feature_width, int(policy.sizes.outputs)
+    D = width + 8 - width % 8
+    return np.zeros(2 * D + 2 * n * D + D * D, dtype=policy.dtype), 2 * width * width
+
+
+@njit
+def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, Any, Any, Any]:
+    """D, rounded up to full registers, and ψ, Pψ [D], S, β [n, D], P [D, D]."""
+    D, n, psi = _padded(int(Settings(sampler.settings).width)), policy.sizes.outputs, sampler.vectors
+    S = shift(psi, 2 * D)
+    return D, psi, shift(psi, D), S, shift(S, n * D), shift(S, 2 * n * D)
+
+
+@njit
+def _rows(policy: PolicyView, sampler: SamplerView) -> int:
+    """Scores to keep sums of: those of a discrete action add up to 0, the last follows from the others."""
+    return policy.sizes.outputs - (1 if Settings(sampler.settings).discrete == 1.0 else 0)
+
+
+@njit
+def _padded(width: int) -> int:
+    """Full registers, and at least one zero beyond the width."""
+    return width + 8 - width % 8
+
+
+@njit
+def gain(directions: float, k: float, length: float) -> float:
+    """c, what part of S one step repays: ½ min(1/D, 2/√(Dk), 32/k), less while k < ¾ D, never more than NATS an episode."""
+    early = min(k / (ENOUGH * directions), 1.0)
+    falling = min(MIDDLE / math.sqrt(directions * k), min(directions, KEEP) / k)
+    return min(GAIN_NETWORK * min(early * early / directions, falling), 4.0 * NATS / (length * directions))
+
+
+@njit
+def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Floats) -> None:
+    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, c = κ/D; β = (K/k)⁻¹ S comes from `update`. Episodes are about 2 t̄ long."""
+    memory, directions = Memory(sampler.memory), Settings(sampler.settings).directions
+    k = memory.k + 1.0
+    D, psi, _, _, beta, _ = _vectors(policy, sampler)
+    features(policy, memory.discount, psi)
+    c = gain(directions, k, 2.0 * memory.times / k + 1.0)
+    rows, rest = _rows(policy, sampler), 0.0
+    for i in range(rows):
+        by[i] = 0.0
+        _dot(D, lanes, psi, shift(beta, i * D), shift(by, i))
+        by[i] = c * by[i] if math.isfinite(by[i]) else 0.0
+        rest -= by[i]
+    if rows < policy.sizes.outputs:
+        by[rows] = rest
+
+
+@njit
+def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chosen: int) -> None:
+    """S += x ⊗ ψ, β += x ⊗ Pψ, K += spread ψψᵀ;  P = (K/k)⁻¹ anew whenever k has grown by a third."""
+    settings, memory, n = Settings(sampler.settings), Memory(sampler.memory), policy.sizes.outputs
+    width, k = int(settings.width), memory.k + 1.0
+    D, psi, P_psi, S, beta, P = _vectors(policy, sampler)
+    active = policy.index  # scratch: the features that are not 0
+    count = 0
+    for j in range(0, D, lanes):
+        some = load(psi, j, 1)
+        count = list_positive(some, multiply(some, splat(narrow(-1.0, psi), 1)), j, active, count)
+    active[count] = width
+    rows = _rows(policy, sampler)
+    _combine(D, lanes, D, count, active, psi, P, P_psi)
+    for r in range(rows):
+        _add(D, lanes, narrow(x[r], psi), psi, shift(S, r * D))
+        _add(D, lanes, narrow(x[r], psi), P_psi, shift(beta, r * D))
+    K = shift(x, n)
+    inverse = shift(K, width * width)
+    plenty = k > EVERY_STEP * width
+    if not plenty or int(k) % STRIDE == 0:
+        weight = float(STRIDE) if plenty else 1.0
+        if chosen >= 0:  # the mean variance of the scores over their n − 1 directions: (1 − Σ π²)/(n − 1)
+            same = 0.0
+            for i in range(n):
+                p = (1.0 if i == chosen else 0.0) - x[i]
+                same += p * p
+            weight *= (1.0 - same) / (n - 1)
+        elif settings.discrete == SEVERAL_DISCRETE:  # several discrete factors: what their scores came to, of the same mean
+            square = 0.0
+            for i in range(n):
+                square += x[i] * x[i]
+            weight *= square * settings.width / settings.directions
+        wide = inverse  # scratch: ψ in double precision
+        for i in range(width):
+            wide[i] = psi[i]
+        for j in range(width):
+            if wide[j] != 0.0:
+                _add(width, 4, weight * wide[j], wide, shift(K, j * width))
+    if k >= memory.next_fit:
+        memory.next_fit = math.ceil(k * 4.0 / 3.0)
+        _invert(width, K, k, inverse)
+        for j in range(width):
+            for i in range(width):
+                P[j * D + i] = narrow(inverse[j * width + i], psi)
+        for j in range(width + 1):
+            active[j] = j
+        for r in range(rows):
+            _combine(D, lanes, D, width, active, shift(S, r * D), P, shift(beta, r * D))
+
+
+@over_columns(4)
+def _dot(size: int) -> Any:
+    """result += Σ a b."""
+
+    def columns(o: int, a: Reals, b: Reals, result: Floats) -> None:
+        result[0] += dot(load(a, o, size), load(b, o, size))
+
+    return columns
+
+
+@over_columns(4)
+def _add(size: int) -> Any:
+    """b += y a."""
+
+    def columns(o: int, y: float, a: Reals, b: Reals) -> None:
+        store(b, o, fma(splat(y, size), load(a, o, size), load(b, o, size)))
+
+    return columns
+
+
+@over_columns(8)
+def _combine(size: int) -> Any:
+    """result = Σ_j a_j P[j, :] over the listed j, as two sums that need not wait for each other."""
+
+    def columns(o: int, D: int, count: int, active: Ints, a: Reals, P: Reals, result: Reals) -> None:
+        even, odd = splat(narrow(0.0, a), size), splat(narrow(0.0, a), size)
+        for i in range(0, count, 2):  # one more is listed: a zero
+            j, m = active[i], active[i + 1]
+            even = fma(splat(a[j], size), load(P, j * D + o, size), even)
+            odd = fma(splat(a[m], size), load(P, m * D + o, size), odd)
+        store(result, o, add(even, odd))
+
+    return columns
+
+
+@njit
+def _invert(D: int, K: Floats, k: float, P: Floats) -> None:
+    """P = ((K + ridge)/k)⁻¹ by Gauss and Jordan, the ridge is one step of average features."""
+    trace = 0.0
+    for i in range(D):
+        trace += K[i * D + i]
+    ridge = max(trace / (k * D), 1e-12)
+    for i in range(D):
+        for j in range(D):
+            P[i * D + j] = (K[i * D + j] + (ridge if i == j else 0.0)) / k
+    for p in range(D):
+        pivot = shift(P, p * D)
+        scale = 1.0 / max(pivot[p], 1e-9 * ridge / k)  # positive but for rounding
+        pivot[p] = 1.0
+        for j in range(D):
+            pivot[j] *= scale
+        for i in range(D):
+            if i != p:
+                row = shift(P, i * D)
+                factor = row[p]
+                row[p] = 0.0
+                _add(D, 4, -factor, pivot, row)

@@ -1,0 +1,351 @@
+"""All samplers against on-policy sampling: a table anyone can make again, with other seeds.
+
+Every error is relative to that of on-policy Monte Carlo with as many steps, as theory gives it: Var[return] / (n v²). That
+falls as 1/n, so a ratio of ¼ is the accuracy of four times as many on-policy steps: "times fewer steps" is 1/ratio.
+A sampler's data is collected once per trial and handed to each of its estimators.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.domains.domain import Domain, Truth
+from evenroll.errors import EvenrollError, SpecError
+from evenroll.executors.pool import Pool, get_pool, in_order
+from evenroll.files.figures import save_figure
+from evenroll.files.safe_files import write_atomically
+from evenroll.policies import Policy
+from evenroll.samplers import Sampler
+from evenroll.study.method import Method, get_method
+from evenroll.study.trials import Trials, run_trial
+from evenroll.study.true_value import truth
+
+BUDGETS = (32, 128, 512, 2048, 8192)  # mean episode lengths
+QUICK_BUDGETS, QUICK_TRIALS = (32, 128, 512), 16
+# What runs where nobody says otherwise: every sampler with every estimator, but for networks trained anew for each estimate
+# (minutes apiece) and wis+mc, which is mc here. Samplers that cannot run a domain's policy are left out there.
+SAMPLER_NAMES = ("os", "auto", "ros", "ros-episode", "ros-head", "roa", "props", "bpg", "odi", "revar")
+ESTIMATOR_NAMES = ("mc", "score", "wris", "ris", "fqe", "dr", "wdr", "ois", "wis", "pdis")
+METHODS = tuple(f"{sampler}/{estimator}" for sampler in SAMPLER_NAMES for estimator in ESTIMATOR_NAMES)
+DRAWN = (  # in the picture, of those: each sampler with the estimator meant for it, and on-policy data with the better ones
+    "os/mc", "os/wris", "os/fqe", "os/score", "auto/mc", "auto/score", "ros/mc", "ros-episode/mc", "ros-head/mc",
+    "roa/mc", "props/mc", "bpg/ois", "odi/pdis", "revar/fqe",
+)  # fmt: skip
+Z = 1.96  # of a 95 % interval
+SMALLEST = 1e-6  # ratios below are shown as such: the estimate is exact, up to rounding (fqe on a table without noise)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one domain; arrays run over the budgets. `ratio`: MSE / on-policy theory, with a 95 % interval."""
+
+    method: str
+    mse: np.ndarray
+    mse_se: np.ndarray
+    theory: np.ndarray
+    bias: np.ndarray
+    missing: np.ndarray  # trials without an estimate; they enter no average
+    runaway: int  # trials in which the behaviour ran away from π_e
+    microseconds: float  # per step of collecting, one thread
+
+    @property
+    def ratio(self) -> np.ndarray:
+        return np.asarray(self.mse / self.theory)
+
+    def bound(self, side: int) -> np.ndarray:
+        """End of the interval, −1 or +1: symmetric on the log scale, for squared errors are skewed."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.ratio * np.exp(side * Z * self.mse_se / self.mse))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "mse": _plain(self.mse),
+            "mse_se": _plain(self.mse_se),
+            "ratio": _plain(self.ratio),
+            "low": _plain(self.bound(-1)),
+            "high": _plain(self.bound(1)),
+            "times_fewer_steps": _plain(1.0 / np.where(self.ratio > 0, self.ratio, np.nan)),
+            "bias": _plain(self.bias),
+            "missing": [int(x) for x in self.missing],
+            "runaway": self.runaway,
+            "microseconds_per_step": round(self.microseconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class Board:
+    """One domain's part of the leaderboard, best at the largest budget first."""
+
+    domain: str
+    truth: Truth
+    budgets: tuple[int, ...]
+    steps: tuple[int, ...]
+    trials: int
+    seed: int
+    rows: tuple[Row, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "domain": self.domain,
+            "value": self.truth.value,
+            "value_se": self.truth.value_se,
+            "variance": self.truth.variance,
+            "mean_length": self.truth.mean_length,
+            "trials": self.trials,
+            "seed": self.seed,
+            "budgets": list(self.budgets),
+            "steps": list(self.steps),
+            "methods": [row.to_json() for row in self.rows],
+        }
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [float(x) if math.isfinite(x) else None for x in values]
+
+
+# ---- running -------------------------------------------------------------------------------------------------
+
+
+def leaderboard(
+    domains: Sequence[str | Domain] = tuple(DOMAINS),
+    *,
+    methods: Sequence[str] = METHODS,
+    budgets: Sequence[int] = BUDGETS,
+    trials: int = 200,
+    seed: int = 0,
+    workers: int | None = None,
+    executor: str | Pool = "threads",
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Board, ...]:
+    """Every method on every domain. The same seed gives the same errors, whatever the workers, and wherever they are."""
+    pool = get_pool(executor, workers)
+    if trials < 2:
+        raise SpecError(f"trials must be at least 2, for intervals, not {trials}")
+    where = [get_domain(domain) for domain in domains]
+    if not where:
+        raise SpecError("name at least one domain")
+    for domain in where:
+        if domain.redrawn:
+            raise SpecError(f"{domain}: drawn anew in every trial, it has no one on-policy error to compare with")
+    policies = [domain.policy() for domain in where]
+    groups = [_by_sampler(domain, policy, methods) for domain, policy in zip(where, policies, strict=True)]
+    total = trials * sum(len(g) for g in groups)
+    done = 0
+
+    def one_more() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    return tuple(
+        _board(domain, policy, group, tuple(budgets), trials, seed, workers, pool, one_more)
+        for domain, policy, group in zip(where, policies, groups, strict=True)
+    )
+
+
+def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[str]) -> dict[tuple[Sampler, bool], list[Method]]:
+    """Methods grouped by how they collect, and whether they start from data; those that cannot run this policy left out."""
+    groups: dict[tuple[Sampler, bool], list[Method]] = {}
+    for spec in methods:
+        method = get_method(spec, domain)
+        try:
+            method.sampler.check(policy)
+        except SpecError:
+            continue
+        groups.setdefault((method.sampler, method.initial), []).append(method)
+    if not groups:
+        raise SpecError(f"none of the methods can run on {domain}")
+    return groups
+
+
+def _board(
+    domain: Domain,
+    policy: Policy,
+    groups: dict[tuple[Sampler, bool], list[Method]],
+    budgets: tuple[int, ...],
+    trials: int,
+    seed: int,
+    workers: int | None,
+    pool: Pool,
+    one_more: Callable[[], None],
+) -> Board:
+    known = truth(domain, policy, seed=seed, workers=workers)
+    steps = tuple(max(1, math.floor(known.mean_length * b)) for b in budgets)
+    theory = known.variance / (np.array(steps) / known.mean_length * known.value**2)
+    rows: list[Row] = []
+    for (sampler, initial), methods in groups.items():
+        way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps, initial)
+        run_trial(dataclasses.replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
+        jobs = [(seed, t) for t in range(trials)]
+        results = in_order(functools.partial(run_trial, way), jobs, pool, lambda done, total: one_more())
+        errors = np.stack([r.values for r in results]) - 1.0  # [trials, methods, budgets]
+        runaway, seconds = sum(r.runaway for r in results), sum(r.seconds for r in results)
+        for i, method in enumerate(methods):
+            rows.append(_row(str(method), errors[:, i], theory, runaway, 1e6 * seconds / (trials * steps[-1])))
+    rows.sort(key=lambda row: (not np.isfinite(row.mse[-1]), row.mse[-1]))
+    return Board(str(domain), known, budgets, steps, trials, seed, tuple(rows))
+
+
+def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> Row:
+    """errors [trials, budgets]."""
+    missing = np.isnan(errors).sum(axis=0)
+    n = np.maximum(len(errors) - missing, 1)
+    squared = errors**2
+    mse = np.where(missing < len(errors), np.nansum(squared, axis=0) / n, np.nan)
+    se = np.sqrt(np.nansum((squared - mse) ** 2, axis=0) / np.maximum(n - 1, 1) / n)
+    bias = np.where(missing < len(errors), np.nansum(errors, axis=0) / n, np.nan)
+    return Row(method, mse, np.where(n > 1, se, np.nan), theory, bias, missing, runaway, microseconds)
+
+
+# ---- showing -------------------------------------------------------------------------------------------------
+
+
+def markdown(boards: Sequence[Board]) -> str:
+    """One table per domain."""
+    lines = [
+        "# Leaderboard",
+        "",
+        "MSE relative to on-policy Monte Carlo of as many steps, Var/(n v²) by theory; 1 is on-policy, smaller is better.",
+        "Brackets: 95 % interval over trials. *Times fewer steps*: how many times as many steps on-policy sampling would",
+        "need for the error at the largest budget, 1/ratio. *Bias*: share of the root MSE there. Budgets in mean episodes.",
+        "No brackets: all trials are alike (greedy roa is not random), or the error is rounding. µs/step: of collecting.",
+        "",
+    ]
+    for board in boards:
+        known = board.truth
+        exact = "exact" if known.value_se == 0 else f"± {known.value_se:.2g}"
+        lines += [
+            f"## {board.domain}",
+            "",
+            f"v = {known.value:.6g} ({exact}), T̄ = {known.mean_length:.4g}; {board.trials} trials, seed {board.seed}",
+            "",
+            "| method | " + " | ".join(f"{b:,}" for b in board.budgets) + " | times fewer steps | bias | µs/step |",
+            "|---|" + "---|" * (len(board.budgets) + 3),
+        ]
+        lines += ["| " + " | ".join(cells(row)) + " |" for row in board.rows]
+        lines.append("")
+        if len(board.rows) > len(DRAWN):
+            lines += [*matrix(board), ""]
+    return "\n".join(lines)
+
+
+def matrix(board: Board) -> list[str]:
+    """Samplers × estimators at the largest budget, the ratio alone; a dash where there is no such row."""
+    split = {tuple(row.method.rsplit("/", 1)): row for row in board.rows}
+    samplers, estimators = (list(dict.fromkeys(x)) for x in zip(*split, strict=True))
+    order = [e for e in ESTIMATOR_NAMES if e in estimators] + [e for e in estimators if e not in ESTIMATOR_NAMES]
+    lines = [
+        f"At {board.budgets[-1]:,}, by estimator:",
+        "",
+        "| | " + " | ".join(order) + " |",
+        "|---|" + "---|" * len(order),
+    ]
+    for sampler in samplers:
+        row = [split.get((sampler, e)) for e in order]
+        lines.append(f"| {sampler} | " + " | ".join("–" if r is None else _short(r.ratio[-1]) for r in row) + " |")
+    return lines
+
+
+def cells(row: Row) -> list[str]:
+    """A row of the table as text: method, a ratio with its interval per budget, times fewer steps, bias, time."""
+    low, high = row.bound(-1), row.bound(1)
+    ratios = [_interval(*x) for x in zip(row.ratio, low, high, strict=True)]
+    fewer = _interval(1 / row.ratio[-1], 1 / high[-1], 1 / low[-1]) if row.ratio[-1] > 0 else "–"
+    share = f"{row.bias[-1] / math.sqrt(row.mse[-1]):+.2f}" if row.mse[-1] > 0 else "–"
+    name = row.method + (" (ran away)" if row.runaway else "")
+    name += f" ({row.missing[-1]} trials without an estimate)" if row.missing[-1] else ""
+    return [name, *ratios, fewer, share, f"{row.microseconds:.2g}"]
+
+
+def _interval(x: float, low: float, high: float) -> str:
+    if not math.isfinite(x):
+        return "–"
+    shown = _short(x), _short(low), _short(high)
+    return shown[0] if len(set(shown)) == 1 else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def _short(x: float) -> str:
+    if math.isnan(x):
+        return "–"
+    if not SMALLEST <= x <= 1 / SMALLEST:
+        return f"< {SMALLEST:g}" if x < SMALLEST else f"> {1 / SMALLEST:,.0f}"
+    return f"{x:.2g}" if x < 100 else f"{x:,.0f}"
+
+
+def write(boards: Sequence[Board], directory: str | Path) -> list[Path]:
+    """leaderboard.md, .json and .png in a directory, which is made if need be."""
+    directory = Path(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
+    paths = [directory / f"leaderboard.{kind}" for kind in ("md", "json", "png")]
+    write_atomically(paths[0], markdown(boards).encode())
+    text = json.dumps({"boards": [board.to_json() for board in boards]}, indent=1, allow_nan=False)
+    write_atomically(paths[1], text.encode())
+    plot(boards, paths[2])
+    return paths
+
+
+STYLES = {  # colour per sampler, the same in every panel
+    "os": "#7f7f7f", "auto": "#c44e52", "ros": "#4c72b0", "ros-episode": "#64b5cd", "ros-head": "#8172b3", "roa": "#55a868",
+    "props": "#dd8452", "bpg": "#937860", "odi": "#da8bc3", "revar": "#ccb974", "off": "#333333",
+}  # fmt: skip
+DASHES = {"mc": "-", "ois": "-", "pdis": "-", "score": "--", "fqe": ":", "wris": "-."}
+
+
+def plot(boards: Sequence[Board], path: str | Path) -> None:
+    """A panel per domain: relative MSE against the budget, both on logarithmic scales, with 95 % intervals."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    columns = min(2, len(boards))
+    rows = -(-len(boards) // columns)
+    fig, axes = plt.subplots(rows, columns, figsize=(5.6 * columns, 3.9 * rows + 0.9), layout="constrained", squeeze=False)
+    handles: dict[str, Any] = {}
+    for axis in axes.flat[len(boards) :]:
+        axis.set_visible(False)
+    for axis, board in zip(axes.flat, boards, strict=False):
+        axis.axhline(1.0, color="0.6", lw=1)
+        several = len(board.rows) > len(DRAWN)
+        for row in board.rows:
+            sampler, _, estimator = row.method.rpartition("/")
+            name = sampler.split(":")[0]
+            if several and f"{name}/{estimator}" not in DRAWN:
+                continue
+            good = np.isfinite(row.ratio) & (row.ratio > 0) & (row.missing == 0)
+            x, y = np.array(board.budgets)[good], row.ratio[good]
+            colour = STYLES.get(name, "k")
+            style = {"color": colour, "ls": DASHES.get(estimator, "-"), "lw": 2.6 if name == "auto" else 1.5}
+            (handles[f"{name}/{estimator}"],) = axis.plot(x, y, marker="o", ms=3.5, **style)
+            axis.vlines(x, row.bound(-1)[good], row.bound(1)[good], color=colour, lw=0.8, alpha=0.5)
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xticks(board.budgets)
+        axis.set_title(board.domain, fontsize=11, loc="left")
+        axis.grid(True, which="major", color="0.92")
+        axis.spines[["top", "right"]].set_visible(False)
+        shown = np.concatenate([line.get_ydata() for line in axis.lines])
+        axis.set_ylim(max(shown.min(initial=0.5) * 0.6, SMALLEST), min(max(shown.max(initial=1.0) * 1.4, 2.0), 12.0))
+    for axis in axes[-1]:
+        axis.set_xlabel("budget, mean episodes")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("MSE / on-policy theory")
+    order = sorted(handles, key=lambda k: (list(STYLES).index(k.split("/")[0]) if k.split("/")[0] in STYLES else 99, k))
+    fig.legend([handles[k] for k in order], order, loc="outside lower center", ncols=7, frameon=False, fontsize=8.5)
+    fig.suptitle(f"Error relative to on-policy sampling with as many steps ({boards[0].trials} trials, 95 %)", fontsize=12)
+    save_figure(fig, path)
