@@ -16,7 +16,7 @@ from evenroll.policies import TabularSoftmax, save_policy
 
 
 def evenroll(*arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "evenroll.cli.app", *arguments], capture_output=True, text=True, cwd=cwd)
+    return subprocess.run([sys.executable, "-m", "evenroll", *arguments], capture_output=True, text=True, cwd=cwd)
 
 
 def test_evaluate_json_to_standard_output_is_nothing_but_json() -> None:

@@ -81,7 +81,7 @@ def test_command(tmp_path) -> None:
         "3",
     ]
     run = subprocess.run(
-        [sys.executable, "-m", "evenroll.cli.app", *arguments], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "evenroll", *arguments], cwd=tmp_path, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
     assert "roa:rho=1/mc" in run.stdout

@@ -343,7 +343,7 @@ def test_an_interrupted_run_is_consistent_and_goes_on(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "evenroll.cli.app",
+        "evenroll",
         "reproduce",
         "fig12",
         "--out",

@@ -151,7 +151,7 @@ def machine() -> dict[str, Any]:
     info = Path("/proc/cpuinfo")
     lines = [line.partition(":") for line in info.read_text().splitlines()] if info.is_file() else []
     model = next((text.strip() for key, _, text in lines if key.strip() == "model name"), platform.processor())
-    features = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
+    features = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     versions = {name: version(name) for name in ("numpy", "numba", "scipy", "gymnasium", "torch")}
     return {"cpu": " ".join([platform.machine(), model, *features]), "libraries": versions}
 

@@ -1,4 +1,4 @@
-"""`evenroll reproduce` and `evenroll results`. The consoles are those of cli.py, imported when a command runs."""
+"""`evenroll reproduce` and `evenroll results`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reproduce(
 
     May be interrupted at any time; the same command goes on where it was.
     """
-    from evenroll.cli.app import _emit, _writable, err, out
+    from evenroll.cli.console import emit, err, out, writable
     from evenroll.domains.catalogue import get_domain
     from evenroll.errors import SpecError
     from evenroll.study.experiments import FULL, QUICK, Roster
@@ -56,7 +56,7 @@ def reproduce(
         return
     if not targets:
         raise SpecError("say what to reproduce: all, or fig2, table3, theory …; `evenroll reproduce --list` shows them")
-    _writable(json_file)
+    writable(json_file)
     said: list[str] = []
     try:
         with _bars(json_file == "-") as tell:
@@ -73,7 +73,7 @@ def reproduce(
     except KeyboardInterrupt:
         err.print("interrupted; the same command goes on where this one was")
         raise typer.Exit(130) from None
-    _emit(outcome.to_json(), json_file)
+    emit(outcome.to_json(), json_file)
     if json_file == "-":
         return
     for message in said:
@@ -92,7 +92,7 @@ def reproduce(
 def _list(names: list[str], scale: Any, roster: Any, workers: int | None, directory: Path) -> None:
     from rich.table import Table
 
-    from evenroll.cli.app import out
+    from evenroll.cli.console import out
     from evenroll.executors.pool import default_workers
     from evenroll.study.reproduce import choose, plans, total_seconds
 
@@ -119,7 +119,7 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bars
 
-    from evenroll.cli.app import err
+    from evenroll.cli.console import err
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"))
     with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
@@ -145,19 +145,19 @@ def results(
     from rich.markup import escape
     from rich.table import Table
 
-    from evenroll.cli.app import _emit, _writable, out
+    from evenroll.cli.console import emit, out, writable
     from evenroll.errors import EvenrollError
     from evenroll.study.store import Store, gathered, write_export
 
     place = directory / "store" if (directory / "store").is_dir() else directory
     if not place.is_dir():
         raise EvenrollError(f"there is no results store in {directory}")
-    _writable(json_file, export)
+    writable(json_file, export)
     said: list[str] = []
     entries = [e for e in Store(place, said.append).entries() if only in f"{e.identity['domain']} {e.identity['method']}"]
     if export is not None:
         write_export(entries, export)
-    _emit({"blocks": len(entries), "rows": [asdict(row) for row in gathered(entries)], "aside": said}, json_file)
+    emit({"blocks": len(entries), "rows": [asdict(row) for row in gathered(entries)], "aside": said}, json_file)
     if json_file == "-":
         return
     table = Table(title=f"{len(entries)} blocks in {escape(str(place))}", title_justify="left")

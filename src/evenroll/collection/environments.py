@@ -13,7 +13,7 @@ from evenroll.errors import EnvironmentFault, EvenrollError, SpecError
 
 
 def collect(recorder: Recorder, env: Any, *, episodes: int | None = None, steps: int | None = None) -> Iterator[int]:
-    """Collect until so many episodes are there, or steps taken; yields the number of finished episodes after each."""
+    """Collect until there are so many new episodes, or steps, in all; yields the number of finished episodes after each."""
     try:
         lanes = as_lanes(env)
         if lanes is None:
@@ -50,7 +50,7 @@ def _side_by_side(
         raise SpecError(f"the recorder has {recorder.lanes} lanes, the environment {lanes.n}")
     if episodes is None:
         raise SpecError("several environments side by side count episodes, not steps: short ones would be favoured")
-    left = shares(episodes, lanes.n)
+    left = shares(episodes - recorder.episodes, lanes.n)
     observations = lanes.reset(recorder.seed)
     while left.any():
         before = recorder.episodes

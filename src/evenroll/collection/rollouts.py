@@ -131,6 +131,18 @@ class Rollouts:
             horizon=self.horizon,
         )
 
+    def continued(self, more: Rollouts) -> Rollouts:
+        """This data and what the same trial collected next; the `ends` of `more` count from the trial's first new step."""
+        new = more.split_initial()[1]
+        new = dataclasses.replace(new, ends=new.ends + self.initial_steps)
+
+        def join(name: str) -> Any:
+            before, after = getattr(self, name), getattr(new, name)
+            return None if before is None or after is None else np.concatenate([before, after])
+
+        columns = ("returns", "ends", "terminated", "log_weights", *STEP_COLUMNS)
+        return dataclasses.replace(self, steps=more.steps, **{name: join(name) for name in columns})
+
     def column(self, name: str) -> np.ndarray:
         """A column that must have been recorded."""
         value = getattr(self, name)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenroll.adapters.model import Model
-from evenroll.collection.recorder import see
 from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.seeing import see
 from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression

@@ -10,11 +10,9 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EvenrollError
 from evenroll.estimators.table import get_estimator
-from evenroll.evaluation.evaluate import look
+from evenroll.evaluation.looking import Look, Seen
 from evenroll.files.figures import save_figure
 from evenroll.intervals.balanced import Interval, student_t
-from evenroll.policies import Policy
-from evenroll.samplers import Sampler
 
 POINTS = 24
 FIRST = 10  # episodes
@@ -31,15 +29,16 @@ class Running:
     on_policy: np.ndarray
 
 
-def running(data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float = 0.95) -> Running:
+def running(seen: Seen, confidence: float = 0.95) -> Running:
     """The estimate at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
+    data = seen.data
     if data.episodes < FIRST:
         raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {data.episodes}")
     counts = np.unique(np.geomspace(FIRST, data.episodes, POINTS).astype(int))
-    rows = []
+    rows, plain = [], Look(get_estimator("mc"))
     for n in counts:
         part = _first_episodes(data, int(n))
-        value, found = look(part, policy, sampler, get_estimator("mc"), confidence)
+        value, found = replace(seen, data=part).look(plain, confidence)
         low, high = (found.low, found.high) if isinstance(found, Interval) else (np.nan, np.nan)
         a, b = student_t(part.returns, confidence)
         rows.append((value, low, high, (b - a) / 2))

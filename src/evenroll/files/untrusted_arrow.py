@@ -19,6 +19,7 @@ PAGES = (5, 7, 8)  # fields of a page header: a data page, a dictionary, a data 
 DICTIONARY = 2  # the kind of page that is none
 FOOTER, MOST_PAGES = 1 << 20, 100_000  # limits: bytes of the file's own description, pages
 DEEPEST = 8  # structures in structures
+UNPACKED, RATIO = 1 << 30, 16  # a file of rollouts may unpack to the larger of so many bytes and of so many times its size
 
 
 def pyarrow() -> Any:

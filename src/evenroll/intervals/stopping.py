@@ -13,11 +13,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
 
-import numpy as np
-
-from evenroll.collection.rollouts import STEP_COLUMNS, Rollouts
+from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
 from evenroll.domains.environment import Environment
 from evenroll.errors import SpecError
@@ -71,7 +68,7 @@ def collect_until(
     def collect(episodes: int) -> Rollouts:
         nonlocal data
         new = driver.run(env, episodes=episodes)
-        data = new if data is None else _extended(data, new)
+        data = new if data is None else data.continued(new)
         return data
 
     return look_until(collect, look, target, confidence, most)
@@ -104,19 +101,6 @@ def look_until(
         needed = data.episodes * (found.half_width / goal) ** 2 * wider * MARGIN if goal > 0 else math.inf
         planned = int(min(most, max(1.1 * planned, min(needed, GROWTH * planned))) + 1)
         planned = min(planned, most)
-
-
-def _extended(data: Rollouts, more: Rollouts) -> Rollouts:
-    """`data` and what the same driver collected next, whose `ends` count from the driver's first step after D₁."""
-    new = more.split_initial()[1]
-    new = replace(new, ends=new.ends + data.initial_steps)
-
-    def join(name: str) -> Any:
-        before, after = getattr(data, name), getattr(new, name)
-        return None if before is None or after is None else np.concatenate([before, after])
-
-    columns = ("returns", "ends", "terminated", "log_weights", *STEP_COLUMNS)
-    return replace(data, steps=more.steps, **{name: join(name) for name in columns})
 
 
 def _normal(level: float) -> float:

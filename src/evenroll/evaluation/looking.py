@@ -1,0 +1,178 @@
+"""One look at the data: the estimate with its interval, and the whole report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from evenroll.collection.balance import Divergence
+from evenroll.collection.rollouts import Rollouts
+from evenroll.engine.blas import single_threaded_blas
+from evenroll.errors import NoEstimate, SpecError
+from evenroll.estimators import Estimator, get_estimator
+from evenroll.estimators.importance import effective_sample_size, largest_weight
+from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
+from evenroll.estimators.score_regression import score_regression
+from evenroll.evaluation.result import Evaluation, Quantity
+from evenroll.intervals.balanced import Interval, estimate_with_interval
+from evenroll.policies import External, Policy
+from evenroll.samplers import Sampler
+
+ENOUGH_TO_TELL = 30  # episodes from which on the share of the actions' luck is worth a word
+LITTLE = 0.3  # share below which balancing cannot gain much
+NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How to look at data: which estimator, and which interval.
+
+    interval  auto, score, t, bca or bernstein      force  an i.i.d. interval although trajectories are not independent
+    bounds    smallest and largest possible return, for bernstein
+    """
+
+    estimator: Estimator
+    interval: str = "auto"
+    force: bool = False
+    bounds: tuple[float, float] | None = None
+
+    def at(
+        self, data: Rollouts, policy: Policy | None, sampler: Sampler, divergence: Divergence, confidence: float
+    ) -> tuple[float, Interval | str]:
+        """The estimate, and the interval that belongs to it or the reason why there is none."""
+        estimator = self.estimator
+        if policy is None and (estimator.name != "mc" or self.interval == "score"):
+            raise SpecError(
+                f"the policy is deterministic: there are no {estimator.name} estimates or score intervals, only mc"
+            )
+        # A deterministic policy has neither scores nor weights: any policy stands in for it, for only returns are looked at.
+        engine = External(0, choices=(2,)) if policy is None else policy
+        value, found = estimate_with_interval(
+            data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
+        )
+        if isinstance(found, Interval) and found.kind == "score" and divergence.runs_away:
+            return value, f"{sampler} runs away from the policy, and the data with it"
+        return value, found
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a report is about: data, and how it was collected."""
+
+    data: Rollouts
+    policy: Policy | None
+    sampler: Sampler
+    divergence: Divergence
+    described: str
+    name: str
+    seed: int
+
+    def look(self, look: Look, confidence: float) -> tuple[float, Interval | str]:
+        return look.at(self.data, self.policy, self.sampler, self.divergence, confidence)
+
+
+def report(seen: Seen, look: Look, confidence: float, known: tuple[float, Interval | str] | None = None) -> Evaluation:
+    """Everything that is said of an evaluation; `known`: value and interval, where they were looked at already."""
+    data, policy, divergence, estimator = seen.data, seen.policy, seen.divergence, look.estimator
+    with single_threaded_blas():
+        value, found = known or seen.look(look, confidence)
+        interval = found if isinstance(found, Interval) else None
+        log_weights = None if estimator.log_weights is None or policy is None else estimator.log_weights(data, policy)
+        share = _action_share(data, policy)
+        return Evaluation(
+            value=value,
+            low=None if interval is None else interval.low,
+            high=None if interval is None else interval.high,
+            confidence=confidence,
+            why=None if interval is not None else str(found),
+            interval=None if interval is None else interval.kind,
+            note=None if interval is None else interval.note,
+            fallback=interval is not None and interval.fallback,
+            exact=interval is not None and interval.exact,
+            on_policy_episodes=None if interval is None else _on_policy_episodes(data, interval),
+            episodes=data.episodes,
+            steps=data.steps,
+            terminated=int(data.terminated.sum()),
+            truncated=data.truncated,
+            unfinished=data.unfinished,
+            sampler=str(seen.sampler),
+            estimator=estimator.name,
+            domain=seen.name,
+            gamma=data.gamma,
+            seed=seen.seed,
+            kl=None if policy is None or isinstance(policy, External) else kl_sampling_error(data, policy),
+            gradient=None if policy is None else gradient_sampling_error(data, policy),
+            behavior_kl=divergence.kl,
+            behavior_largest=divergence.largest,
+            runs_away=divergence.runs_away,
+            effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
+            largest_weight=None if log_weights is None else largest_weight(log_weights),
+            policy=seen.described,
+            action_share=share,
+            remark=_remark(policy, share),
+            quantities=_quantities(seen, confidence),
+        )
+
+
+def _on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
+    """(z σ/h)²: episodes at which z σ/√n is the half-width h, σ the standard deviation of the returns."""
+    if found.half_width <= 0.0 or not math.isfinite(found.half_width):
+        return None
+    z = NormalDist().inv_cdf(0.5 + found.confidence / 2)
+    return float((z * data.returns.std(ddof=1) / found.half_width) ** 2)
+
+
+def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
+    if policy is None:
+        return 0.0
+    if data.episodes < ENOUGH_TO_TELL:
+        return None
+    return score_regression(data, policy).explained
+
+
+def _remark(policy: Policy | None, share: float | None) -> str | None:
+    if policy is None:
+        return NOTHING_TO_BALANCE
+    if share is None or share >= LITTLE:
+        return None
+    return (
+        f"little can be gained by balancing here: only about {share:.0%} of the returns' variance was found to come from "
+        "the policy's own choices, the rest from start states and the environment"
+    )
+
+
+def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
+    """Other means over the same trajectories. Each is a return of its own: other rewards, undiscounted."""
+    data, plain = seen.data, Look(get_estimator("mc"))
+    result: dict[str, Quantity] = {}
+    known: list[tuple[np.ndarray, str]] = []
+    for name, rewards in other_rewards(data).items():
+        same = next((other for before, other in known if np.array_equal(before, rewards)), None)
+        if same is not None:  # a reward of 1 a step: the return is the length
+            result[name] = result[same]
+            continue
+        owner = np.repeat(np.arange(data.episodes), data.lengths)
+        returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
+        variant = replace(seen, data=replace(data, gamma=1.0, returns=returns, rewards=rewards))
+        try:
+            value, found = variant.look(plain, confidence)
+        except NoEstimate:
+            continue
+        low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
+        result[name] = Quantity(value, low, high)
+        known.append((rewards, name))
+    return result
+
+
+def other_rewards(data: Rollouts) -> dict[str, np.ndarray]:
+    """return: the rewards themselves, where γ < 1; length: 1 a step; success: at the last step of those that succeeded."""
+    rewards = data.column("rewards")
+    result = {"return": rewards} if data.gamma < 1.0 else {}
+    result["length"] = np.ones_like(rewards)
+    if data.success is not None:
+        result["success"] = np.zeros_like(rewards)
+        result["success"][data.ends - 1] = data.success
+    return result

@@ -1,0 +1,197 @@
+"""Sources of episodes: a built-in domain, an environment that lives elsewhere; later a cluster.
+
+`evaluate` knows a source only by what stands in `Source`, so that whatever collects episodes is validated, looked at,
+reported and printed in the same way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from evenroll.adapters.loading import environment_name, make_environment
+from evenroll.adapters.model import as_model
+from evenroll.adapters.vector_environments import as_lanes, spaces_of
+from evenroll.collection.balance import Divergence
+from evenroll.collection.environments import collect
+from evenroll.collection.recorder import Recorder
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.seeing import see
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.domains.domain import Domain
+from evenroll.errors import SpecError
+from evenroll.policies import Policy
+from evenroll.samplers import OnPolicy, Sampler, get_sampler
+
+FIRST_PART = 16  # episodes (or steps) collected before a domain first tells how far it is
+PART_SECONDS = 0.1  # and about how long each part takes from then on
+
+
+class Source(Protocol):
+    """Where episodes come from.
+
+    name       of the domain or environment            described  how the policy is run, in a few words
+    policy     what chooses actions in compiled code, or None if the policy is deterministic: then it is run as it is
+    sampler    how actions are chosen                  seed       the same seed gives the same episodes
+    episodes   new ones that have finished so far      steps      new ones taken so far
+    """
+
+    name: str
+    described: str
+    policy: Policy | None
+    sampler: Sampler
+    seed: int
+
+    @property
+    def episodes(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def divergence(self) -> Divergence: ...
+    def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
+        """Go on until there are so many new episodes, or steps, in all.
+
+        Yields their number now and then, for those who show progress; `at_once` means that nobody does.
+        """
+
+    def rollouts(self) -> Rollouts:
+        """All the data so far, initial data in front."""
+
+    def close(self) -> None:
+        """Leave everything as it was found."""
+
+
+class DomainSource:
+    """A built-in domain, or one's own: whole trials in compiled code."""
+
+    def __init__(
+        self, domain: Domain, policy: Any, sampler: str | Sampler, *, gamma: float | None, seed: int, horizon: int | None,
+        initial: Rollouts | None, deterministic: bool,
+    ) -> None:  # fmt: skip
+        model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
+        if model.engine is None:
+            raise SpecError(
+                f"the policy is deterministic: {domain.name} runs as a Gymnasium environment then; pass that to `evaluate`"
+            )
+        self.name, self.described, self.seed = str(domain), model.described, seed
+        engine = model.engine
+        self.policy: Policy | None = engine
+        self.sampler = get_sampler(sampler, domain.paper, initial is not None)
+        known = domain.known_truth(engine) if self.sampler.needs_weights else None
+        self.driver = Driver(
+            engine,
+            self.sampler,
+            (seed,),
+            gamma=domain.gamma if gamma is None else gamma,
+            horizon=domain.horizon if horizon is None else horizon,
+            record_steps=True,
+            value=known.value if known else 1.0,
+            initial=None if initial is None else see(model, initial),
+        )
+        self.environment = domain.trial_environment((seed,))
+        self.environment.check(engine)
+        self._data: Rollouts | None = None
+
+    @property
+    def episodes(self) -> int:
+        return int(self.driver.balance.clock.episodes)
+
+    @property
+    def steps(self) -> int:
+        return int(self.driver.balance.clock.steps)
+
+    @property
+    def divergence(self) -> Divergence:
+        return self.driver.divergence
+
+    def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
+        part = FIRST_PART
+        goal = episodes if episodes is not None else steps or 0
+        done = self.episodes if episodes is not None else self.steps
+        while done < goal:
+            upto = goal if at_once else min(goal, done + part)
+            started = time.perf_counter()
+            new = self.driver.run(
+                self.environment, episodes=None if episodes is None else upto, steps=None if steps is None else upto
+            )
+            self._data = new if self._data is None else self._data.continued(new)
+            done = upto
+            part = max(1, int(part * min(PART_SECONDS / max(time.perf_counter() - started, 1e-6), 8.0)))
+            yield done
+
+    def rollouts(self) -> Rollouts:
+        if self._data is None:
+            self._data = self.driver.run(self.environment, steps=0)
+        return self._data
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class EnvironmentSource:
+    """A Gymnasium environment, a vector environment, or Stable-Baselines3's."""
+
+    def __init__(
+        self, env: Any, policy: Any, sampler: str | Sampler, *, gamma: float | None, seed: int, horizon: int | None,
+        initial: Rollouts | None, deterministic: bool,
+    ) -> None:  # fmt: skip
+        if policy is None:
+            raise SpecError("an environment needs a policy")
+        self._ours = isinstance(env, str)
+        self.env = make_environment(env) if isinstance(env, str) else env
+        lanes = as_lanes(self.env)
+        observation_space, action_space = spaces_of(self.env)
+        self.recorder = Recorder(
+            policy,
+            sampler,
+            gamma=1.0 if gamma is None else gamma,
+            seed=seed,
+            observation_space=observation_space,
+            action_space=action_space,
+            lanes=None if lanes is None else lanes.n,
+            horizon=horizon,
+            initial=initial,
+            deterministic=deterministic,
+        )
+        self.name, self.seed = environment_name(self.env), seed
+        self.described, self.policy = self.recorder.model.described, self.recorder.model.engine
+        self.sampler = self.recorder.sampler if self.policy is not None else OnPolicy()
+
+    @property
+    def episodes(self) -> int:
+        return self.recorder.episodes
+
+    @property
+    def steps(self) -> int:
+        return self.recorder.steps
+
+    @property
+    def divergence(self) -> Divergence:
+        return self.recorder.divergence
+
+    def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
+        for done in collect(self.recorder, self.env, episodes=episodes, steps=steps):
+            yield done if episodes is not None else self.recorder.steps
+        self.recorder.check_copy()
+
+    def rollouts(self) -> Rollouts:
+        return self.recorder.rollouts()
+
+    def close(self) -> None:
+        self.recorder.close()
+        if self._ours:
+            self.env.close()
+
+
+def is_domain(domain: Any) -> bool:
+    """Whether this is a built-in domain (perhaps with parameters after a colon), or a `Domain` of one's own."""
+    return isinstance(domain, Domain) or (isinstance(domain, str) and domain.partition(":")[0] in DOMAINS)
+
+
+def source_of(domain: Any, policy: Any, sampler: str | Sampler, **settings: Any) -> DomainSource | EnvironmentSource:
+    """The source for a domain or an environment, by name or as an object."""
+    if is_domain(domain):
+        return DomainSource(get_domain(domain), policy, sampler, **settings)
+    return EnvironmentSource(domain, policy, sampler, **settings)
