@@ -12,7 +12,7 @@ import numpy as np
 
 @functools.cache
 def _published() -> dict[str, Any]:
-    return dict(json.loads((resources.files("evenroll") / "data" / "published.json").read_text()))
+    return dict(json.loads((resources.files("evenroll.study") / "data" / "published.json").read_text()))
 
 
 def published_curve(domain: str, method: str) -> dict[str, np.ndarray] | None:

@@ -67,7 +67,7 @@ def write_report(done: Sequence[Target], results: Results, path: Path, scale: Sc
 
 
 def _asset(name: str) -> str:
-    return (resources.files("evenroll") / "data" / name).read_text()
+    return (resources.files("evenroll.study") / "data" / name).read_text()
 
 
 def _plain(chart: Chart) -> dict[str, Any]:
