@@ -111,7 +111,7 @@
         root.append(svg("path", { d: `M${[...up, ...down].join("L")}Z`, fill: s.colour, "fill-opacity": 0.18 }));
       }
       root.append(line(s, { class: "mark", d: `M${s.x.map((_, i) => point(i)).join("L")}` }));
-      if (!s.dash && !s.bare) for (let i = 0; i < s.x.length; i++) root.append(marker(s, X.at(s.x[i]), Y.at(s.y[i]), 2.6));
+      if (!s.dash && !s.bare) for (let i = 0; i < s.x.length; i++) root.append(marker(s, X.at(s.x[i]), Y.at(s.y[i]), 3.1));
     }
     hover(root, figure, seen, X, chart, W, H);
   }

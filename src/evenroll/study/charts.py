@@ -143,11 +143,11 @@ def theory_charts(found: Laws) -> tuple[Chart, ...]:
             "Lemma 1: how far counts stray from visits·π", "visits", "largest |count − visits·π|",
             (rule(visits, len(ACTIONS) - 1.0, "bound, |A| − 1"), *both(visits, found.deviation)),
         ),
-        Chart("Theorem 2: KL of action frequencies", "visits", "KL", both(visits, found.kl, slopes)),
         Chart(
             "Theorem 1: state visitation, layered MDP", "trajectories", "largest |d_n − d_π|",
             both(found.episodes.astype(float), found.error),
         ),
+        Chart("Theorem 2: KL of action frequencies", "visits", "KL", both(visits, found.kl, slopes)),
         Chart(
             "Theorem 3: squared error and its bounds", "squared error", "bound",
             (

@@ -123,7 +123,8 @@ def sensitivity(evidence: Evidence, target: str, factors: Panel, epsilon: Panel)
         target, f"{where}: ROS improves upon OS for every ε.", "MSE ratio below 1 (95 %) for every ε.",
         together(verdicts), numbers + zero,
     )  # fmt: skip
-    trend = float(np.corrcoef(np.arange(len(judged)), np.log([r.value for _, r in judged]))[0, 1])
+    with np.errstate(invalid="ignore"):  # ratios that are all the same have no correlation, and decide nothing
+        trend = float(np.corrcoef(np.arange(len(judged)), np.log([r.value for _, r in judged]))[0, 1])
     yield JudgedClaim(
         target, f"{where}: the improvement is generally larger the more random the policy.",
         "Correlation of log ratio with the rank of ε below −0.5 (trend), undecided between −0.5 and 0.5.",

@@ -11,7 +11,7 @@ from evenroll.files import write_atomically
 from evenroll.study.charts import Chart, charts
 from evenroll.study.domain_pictures import domains_figure, pyplot
 from evenroll.study.experiments import Scale
-from evenroll.study.palette import Look
+from evenroll.study.palette import INK, Look
 from evenroll.study.results import Results
 from evenroll.study.tables import markdown, table
 from evenroll.study.targets import PaperTarget
@@ -56,8 +56,9 @@ def figure_of(parts: Sequence[Chart], title: str) -> Any:
         if axis in axes[:, 0] or not one_kind:
             axis.set_ylabel(part.y_label, fontsize=MEDIUM)
         if not one_kind:
-            axis.legend(found.values(), found.keys(), frameon=False, fontsize=7.0)
+            axis.legend(found.values(), found.keys(), frameon=False, fontsize=7.5)
     if one_kind:
+        handles = dict(sorted(handles.items(), key=lambda item: item[0] == "published"))  # it comes last
         wide = max(len(name) for name in handles) > 18
         figure.legend(
             handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3 if wide else 4),
@@ -68,25 +69,27 @@ def figure_of(parts: Sequence[Chart], title: str) -> Any:
 
 
 def _panel(axis: Any, chart: Chart) -> dict[str, Any]:
-    """Draw one chart; the legend's entries by their labels."""
-    handles = {}
+    """Draw one chart, and return the legend's entries by their labels."""
+    from matplotlib.lines import Line2D
+
+    handles: dict[str, Any] = {}
     for series in chart.series:
         colour, marker = series.look.colour.light, MARKERS[series.look.marker]
         if series.points:
             large = 60 if len(series.x) == 1 else 14
             handles[series.label] = axis.scatter(series.x, series.y, s=large, marker=marker, zorder=3, **_fill(series.look))
             continue
-        (handles[series.label],) = axis.plot(
+        (drawn,) = axis.plot(
             series.x, series.y, color=colour, ls=LINES[series.dash], lw=1.0 if series.dash else 1.6,
             marker=None if series.dash else marker, ms=3.4, mfc="white" if series.look.hollow else colour, mew=1.0,
             alpha=0.7 if series.dash == "published" else 1.0,
         )  # fmt: skip
+        if series.dash == "published":  # one entry of no colour stands for all of them
+            handles["published"] = Line2D([], [], color=INK.light, ls=LINES["published"], lw=1.0)
+        else:
+            handles[series.label] = drawn
         if series.low is not None and series.high is not None:
             axis.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, lw=0)
-    published = [name for name in handles if name.endswith(", published")]
-    if len(published) > 1:  # one entry stands for all of them
-        kept = handles[published[0]]
-        handles = {k: v for k, v in handles.items() if k not in published} | {"dashed: published": kept}
     axis.set_xscale("log" if chart.log_x else "linear")
     axis.set_yscale("log" if chart.log_y else "linear")
     _few_ticks(axis, chart)

@@ -29,6 +29,7 @@ ESTIMATORS = {  # (shade, marker) of the other estimators that the paper's figur
     "fqe-net": (0.4, "cross"),
 }  # fmt: skip
 MARKERS = ("square", "triangle", "diamond", "cross", "down")
+STEP_SIZES = ("triangle", "square", "diamond", "disc", "down")  # markers of step sizes 1, 10, 100, 1000 and 10000
 WITH_INITIAL_DATA = -0.6  # shade; the marker is hollow
 
 
@@ -56,20 +57,25 @@ INK = Colour("ink", "#1b1f24", "#e8eaed")
 
 def look_of(method: str) -> Look:
     """The look of a method or of a way to collect: `os` looks like `os/mc`."""
-    initial, sampler, parameters, estimator = parts_of(method)
-    shade, marker = 0.0, "disc"
-    if estimator not in ("", PLAIN.get(sampler, "mc")):
-        shade, marker = ESTIMATORS.get(estimator) or _any(estimator)
-    elif parameters:
-        shade, marker = _by_parameters(parameters)
-    elif initial:
-        shade = WITH_INITIAL_DATA
+    initial, sampler, _, _ = parts_of(method)
+    shade, marker = _shade_and_marker(method)
     return Look(_colour(sampler, shade), marker, initial)
 
 
 def second_look(method: str) -> Look:
-    """The look of a method where it is drawn a second time, with another setting."""
-    return Look(_colour(parts_of(method)[1], 0.8), "down")
+    """The look of a method where a chart shows it a second time, with another setting."""
+    initial, sampler, _, _ = parts_of(method)
+    shade, _ = _shade_and_marker(method)
+    return Look(_colour(sampler, shade + (0.8 if shade <= 0.0 else -0.8)), "down", initial)
+
+
+def _shade_and_marker(method: str) -> tuple[float, str]:
+    initial, sampler, parameters, estimator = parts_of(method)
+    if estimator not in ("", PLAIN.get(sampler, "mc")):
+        return ESTIMATORS.get(estimator) or _any(estimator)
+    if parameters:
+        return _by_parameters(parameters)
+    return (WITH_INITIAL_DATA if initial else 0.0), "disc"
 
 
 def _by_parameters(parameters: str) -> tuple[float, str]:
@@ -78,9 +84,8 @@ def _by_parameters(parameters: str) -> tuple[float, str]:
     if key != "alpha" or "," in parameters or not float(value) > 0.0:
         return _any(parameters)
     decades = math.log10(float(value))
-    return max(-1.0, min(1.0, (3.0 - decades) / (3.0 if decades < 3.0 else 1.5))), (
-        ("triangle", "square", "diamond", "disc", "down")[round(decades)] if 0.0 <= decades < 4.5 else "cross"
-    )
+    shade = max(-1.0, min(1.0, (3.0 - decades) / (3.0 if decades < 3.0 else 1.5)))
+    return shade, STEP_SIZES[round(decades)] if 0.0 <= decades < 4.5 else "cross"
 
 
 def _any(text: str) -> tuple[float, str]:
