@@ -70,12 +70,16 @@ def second_look(method: str) -> Look:
 
 
 def _shade_and_marker(method: str) -> tuple[float, str]:
+    """An estimator that does not go without saying sets shade and marker; beside it, parameters set the shade.
+
+    Parameters alone set both, and are then a little lighter than beside an estimator.
+    """
     initial, sampler, parameters, estimator = parts_of(method)
-    if estimator not in ("", PLAIN.get(sampler, "mc")):
-        return ESTIMATORS.get(estimator) or _any(estimator)
-    if parameters:
-        return _by_parameters(parameters)
-    return (WITH_INITIAL_DATA if initial else 0.0), "disc"
+    plain = estimator in ("", PLAIN.get(sampler, "mc"))
+    if plain:
+        return _by_parameters(parameters) if parameters else (WITH_INITIAL_DATA if initial else 0.0, "disc")
+    shade, marker = ESTIMATORS.get(estimator) or _any(estimator)
+    return (_by_parameters(parameters)[0] - 0.35 if parameters else shade), marker
 
 
 def _by_parameters(parameters: str) -> tuple[float, str]:
