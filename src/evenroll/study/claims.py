@@ -25,6 +25,7 @@ def claims(evidence: Evidence) -> list[JudgedClaim]:
 
 
 def sampling_error(evidence: Evidence, target: str, name: str, prefix: str) -> Iterator[JudgedClaim]:
+    """ROS ends with less sampling error than OS, in every domain."""
     yield compared(
         evidence, target, f"{prefix}ros", (f"{prefix}os",), f"ROS ends with less sampling error ({name}) than OS.",
         f"{name} of ROS / OS at the last checkpoint below 1 in every panel.",
@@ -32,6 +33,7 @@ def sampling_error(evidence: Evidence, target: str, name: str, prefix: str) -> I
 
 
 def fig1(evidence: Evidence) -> Iterator[JudgedClaim]:
+    """Sampling error decreases faster with ROS than with OS, without and with initial data."""
     for prefix, place, when in (("", 0, "without"), ("init+", 1, "with")):
         panel = evidence.panels("fig1")[place]
         slopes = {}
@@ -53,6 +55,7 @@ def fig1(evidence: Evidence) -> Iterator[JudgedClaim]:
 
 
 def fig2(evidence: Evidence) -> Iterator[JudgedClaim]:
+    """The errors of estimates without initial data: ROS against OS and BPG, OS against theory, auto against ROS."""
     yield compared(
         evidence, "fig2", "ros/mc", ("os/mc", "bpg/ois"), "ROS lowers MSE compared to both OS and BPG across all domains.",
         "MSE ratio at the last checkpoint below 1 (95 %) against each, in every domain.",
@@ -78,6 +81,7 @@ def fig2(evidence: Evidence) -> Iterator[JudgedClaim]:
 
 
 def fig3(evidence: Evidence) -> Iterator[JudgedClaim]:
+    """The errors of estimates with initial data, and what initial data does before anything is collected."""
     yield compared(
         evidence, "fig3", "init+ros/mc", ("init+os/mc", "init+os/wis+mc", "init+bpg/ois"),
         "With initial data ROS gives lower MSE than the other ways to collect.",
@@ -107,6 +111,7 @@ def fig3(evidence: Evidence) -> Iterator[JudgedClaim]:
 
 
 def fig6(evidence: Evidence) -> Iterator[JudgedClaim]:
+    """Sampling error by KL divergence: ROS lowers it and BPG raises it."""
     yield from sampling_error(evidence, "fig6", "KL", "")
     yield compared(
         evidence, "fig6", "bpg", ("os",), "BPG increases sampling error: it moves away from the policy.",
@@ -115,6 +120,7 @@ def fig6(evidence: Evidence) -> Iterator[JudgedClaim]:
 
 
 def fig13(evidence: Evidence) -> Iterator[JudgedClaim]:
+    """Weighting by the fitted policy (WRIS) does not make up for on-policy sampling, or needs much data for it."""
     yield compared(
         evidence, "fig13", "os/wris", ("ros/mc",),
         "Tabular: OS does not reach the MSE of ROS, even with the help of WRIS.",
@@ -139,6 +145,7 @@ def fig13(evidence: Evidence) -> Iterator[JudgedClaim]:
 
 
 def fig14(evidence: Evidence) -> Iterator[JudgedClaim]:
+    """Fitted Q-evaluation profits from the data of ROS."""
     for name, text in (("fqe-net-small", "a small network"), ("fqe", "the linear or tabular fit")):
         yield compared(
             evidence, "fig14", f"ros/{name}", (f"os/{name}",), f"FQE ({text}): data from ROS gives lower MSE than from OS.",
