@@ -75,7 +75,7 @@ def test_a_collector_chooses_the_actions_of_the_whole_trial(name: str, spec: str
     env = gymnasium.make(IDS[name])
     spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
     if sampler.whole_trials_only:
-        with pytest.raises(SpecError, match="built-in domains only|needs a tabular policy"):
+        with pytest.raises(SpecError, match=r"built-in domains only|needs a tabular policy"):
             Collector(policy, sampler, gamma=domain.gamma, seed=6, **spaces)
         return
     collector = Collector(policy, sampler, gamma=domain.gamma, seed=6, **spaces)
