@@ -20,6 +20,7 @@ _WHERE = {
     "Comparison": "study",
     "get_domain": "domains.catalogue",
     "Domain": "domains.domain",
+    "tabular_domain": "domains.tabular",
     "Driver": "collection.trial",
     "Collector": "evaluation.collector",
     "evaluate_policy": "sb3.evaluation",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from evenroll.collection.trial import Driver
     from evenroll.domains.catalogue import get_domain
     from evenroll.domains.domain import Domain
+    from evenroll.domains.tabular import tabular_domain
     from evenroll.errors import EvenrollError
     from evenroll.evaluation.collector import Collector
     from evenroll.evaluation.diagnosis import diagnose

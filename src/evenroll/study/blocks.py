@@ -143,11 +143,8 @@ def _policy(spec: str, epsilon: float | None) -> Policy:
         return policy
     if not isinstance(policy, TabularSoftmax):
         raise SpecError(f"{domain}: ε-greedy policies are for tables")
-    if domain.name == "bandit":  # the best arm; elsewhere the policy's own favourite
-        arms = int(domain.environment(None).params[0])
-        best = np.array([np.argmax(domain.environment(None).params[1 : 1 + arms])])
-    else:
-        best = policy.table.argmax(axis=1)
+    favourites = policy.table.argmax(axis=1)
+    best = favourites if domain.greedy is None else domain.greedy(domain.environment(None))
     return epsilon_greedy(best, policy.table.shape[1], epsilon)
 
 
