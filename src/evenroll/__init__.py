@@ -18,6 +18,8 @@ _WHERE = {
     "Evaluation": "evaluation.result",
     "compare": "study",
     "Comparison": "study",
+    "Method": "study.method",
+    "Estimator": "estimators",
     "get_domain": "domains.catalogue",
     "Domain": "domains.domain",
     "tabular_domain": "domains.tabular",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from evenroll.domains.domain import Domain
     from evenroll.domains.tabular import tabular_domain
     from evenroll.errors import EvenrollError
+    from evenroll.estimators import Estimator
     from evenroll.evaluation.collector import Collector
     from evenroll.evaluation.diagnosis import diagnose
     from evenroll.evaluation.difference import Difference, difference
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
     from evenroll.sb3.evaluation import evaluate_policy
     from evenroll.study import Comparison, compare
+    from evenroll.study.method import Method
 
 
 _register()

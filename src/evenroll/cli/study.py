@@ -76,9 +76,7 @@ def compare(
             progress=progress,
         )
     if plot is not None:
-        from evenroll.study.comparison_plot import plot_comparison
-
-        plot_comparison(result, plot)
+        result.plot(plot)
     emit(result.to_json(), json_file)
     if json_file == "-":
         return

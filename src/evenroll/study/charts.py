@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenroll.study.blocks import resolve
-from evenroll.study.comparison import Curve
+from evenroll.study.curve import Curve
 from evenroll.study.experiments import Line, Panel, Target, label
 from evenroll.study.laws import ACTIONS, Laws, laws
 from evenroll.study.published import published_curve

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenroll.study.blocks import BlockData, Work
-from evenroll.study.comparison import Curve
+from evenroll.study.curve import Curve
 from evenroll.study.experiments import Line, Sweep
 
 
