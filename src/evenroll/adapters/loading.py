@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 from typing import Any
 
 import gymnasium as gym
 
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.adapters.vector_environments import spaces_of
-from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.domains.catalogue import DOMAINS, get_domain, parameters_of
 from evenroll.domains.domain import Domain
 from evenroll.errors import SpecError
 from evenroll.policies import load_policy
 from evenroll.text.names import called, is_named, named, split_spec
 from evenroll.text.numbers import first_line
-from evenroll.text.specs import closest, parse_parameters
+from evenroll.text.specs import closest
 
 FOR_ENVIRONMENTS = (
     "a study needs a domain, which runs compiled and whose true value can be found: "
@@ -52,17 +51,13 @@ def load_domain(text: str) -> Domain | None:
     if not is_named(name):
         return None
     found = named(name)
-    values = {key: _number(name, key, value) for key, value in parse_parameters(text, parameters).items()}
     if isinstance(found, Domain):
-        if values:
+        if parameters:
             raise SpecError(f"{text}: {name} is made already; name a function to give it parameters")
         return found
     if not inspect.isroutine(found) or not _may_return_domain(found):
         return None
-    for key in values:
-        known = inspect.signature(found).parameters
-        if key not in known:
-            raise SpecError(f"{name}: unknown parameter {key!r}{closest(key, known)}; known: {', '.join(known) or 'none'}")
+    values = parameters_of(found, name, parameters)
     made = called(name, found, **values)
     if isinstance(made, Domain):
         return dataclasses.replace(made, parameters={**made.parameters, **values})
@@ -74,16 +69,6 @@ def load_domain(text: str) -> Domain | None:
 def _may_return_domain(function: Any) -> bool:
     said = getattr(function, "__annotations__", {}).get("return", Any)
     return said in (Domain, Any) or (isinstance(said, str) and said.rpartition(".")[2] in ("Domain", "Any"))
-
-
-def _number(name: str, key: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise SpecError(f"{name}: {key} must be a number, not {text!r}")
-    return value
 
 
 def load_environment(text: str, lanes: int | None = None) -> Any:
