@@ -143,7 +143,8 @@ def test_the_sampler_is_the_same_as_an_object_a_class_and_a_name(my_sampler: Mod
     mc = get_estimator("mc")
     methods = [
         my_sampler.Mine(0.5), my_sampler.Mine, "my_sampler:Mine", "my_sampler:Mine:strength=0.5/mc",
-        (my_sampler.Mine(0.5), "mc"), evenroll.Method(my_sampler.Mine(0.5), mc, initial=True), "init+my_sampler:Mine", ("init+my_sampler:Mine", mc),
+        (my_sampler.Mine(0.5), "mc"), evenroll.Method(my_sampler.Mine(0.5), mc, initial=True), "init+my_sampler:Mine",
+        ("init+my_sampler:Mine", mc),
     ]  # fmt: skip
     result = evenroll.compare("gridworld", methods, trials=3, budget=16, initial_episodes=5)
     assert [curve.method for curve in result.curves] == [*["mine:strength=0.5/mc"] * 5, *["init+mine:strength=0.5/mc"] * 3]
