@@ -1,54 +1,74 @@
-"""What the command line names: environments and policies by id, file, or `module:function`. Never from a data file."""
+"""What the command line names: domains, environments and policies by id, file, or `module:name`. Never from a data file."""
 
 from __future__ import annotations
 
-import importlib
+import dataclasses
 import inspect
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.adapters.vector_environments import spaces_of
-from evenroll.domains.catalogue import DOMAINS
-from evenroll.errors import EvenrollError, SpecError
+from evenroll.domains.catalogue import DOMAINS, get_domain, parameters_of
+from evenroll.domains.domain import Domain
+from evenroll.errors import SpecError
 from evenroll.policies import load_policy
+from evenroll.text.names import called, is_named, named, split_spec
 from evenroll.text.numbers import first_line
 from evenroll.text.specs import closest
 
-
-def named(text: str) -> Any:
-    """The object `module:name`; modules are also looked for in the current directory."""
-    module, _, name = text.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(f"cannot find {text!r}: {error}") from None
-    except Exception as error:
-        raise SpecError(f"{module} cannot be imported: {type(error).__name__}: {error}") from None
-    return found
+FOR_ENVIRONMENTS = (
+    "a study needs a domain, which runs compiled and whose true value can be found: "
+    "for an environment use evaluate or difference, or write it as a Domain (CONTRIBUTING.md)"
+)
 
 
-def called(text: str, function: Callable[[], Any]) -> Any:
-    """What a function of the user's makes."""
-    try:
-        return function()
-    except EvenrollError:
-        raise
-    except Exception as error:
-        raise SpecError(f"{text} failed: {type(error).__name__}: {error}") from None
+def as_domain(domain: Any) -> Domain:
+    """A domain: the object itself, or by name. Anything else is refused with a word on what to use instead."""
+    if isinstance(domain, Domain):
+        return domain
+    if not isinstance(domain, str):
+        raise SpecError(f"{environment_name(domain)} is not a domain; {FOR_ENVIRONMENTS}")
+    found = load_domain(domain)
+    if found is not None:
+        return found
+    name, _ = split_spec(domain, DOMAINS)
+    if is_named(name):
+        raise SpecError(f"{name} is no Domain and makes none; {FOR_ENVIRONMENTS}")
+    raise SpecError(f"unknown domain {name!r}{closest(name, DOMAINS)}; known: {', '.join(DOMAINS)}; {FOR_ENVIRONMENTS}")
 
 
-def is_named(text: str) -> bool:
-    """module:function, not the module:Env-v0 of Gymnasium nor a path."""
-    module, colon, name = text.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+def load_domain(text: str) -> Domain | None:
+    """A domain by name: one of the built-in ones, or `module:name[:key=value,…]`, a Domain or a function that makes one.
+
+    None if the text names something else, such as an environment. A function that says by its annotation that it returns
+    something else is not called; one that says nothing is called to see.
+    """
+    name, parameters = split_spec(text, DOMAINS)
+    if name in DOMAINS:
+        return get_domain(text)
+    if not is_named(name):
+        return None
+    found = named(name)
+    if isinstance(found, Domain):
+        if parameters:
+            raise SpecError(f"{text}: {name} is made already; name a function to give it parameters")
+        return found
+    if not inspect.isroutine(found) or not _may_return_domain(found):
+        return None
+    values = parameters_of(found, name, parameters)
+    made = called(name, found, **values)
+    if isinstance(made, Domain):
+        return dataclasses.replace(made, parameters={**made.parameters, **values})
+    if hasattr(made, "close"):
+        made.close()  # an environment, which whoever wants one will make again
+    return None
+
+
+def _may_return_domain(function: Any) -> bool:
+    said = getattr(function, "__annotations__", {}).get("return", Any)
+    return said in (Domain, Any) or (isinstance(said, str) and said.rpartition(".")[2] in ("Domain", "Any"))
 
 
 def load_environment(text: str, lanes: int | None = None) -> Any:

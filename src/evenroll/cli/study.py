@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from evenroll.cli.console import emit, out, progress_bar, significant, with_error, writable
+from evenroll.cli.console import emit, err, out, progress_bar, significant, with_error, writable
 from evenroll.cli.options import (
     ConfidenceOption,
     DomainArgument,
@@ -76,9 +76,7 @@ def compare(
             progress=progress,
         )
     if plot is not None:
-        from evenroll.study.comparison_plot import plot_comparison
-
-        plot_comparison(result, plot)
+        result.plot(plot)
     emit(result.to_json(), json_file)
     if json_file == "-":
         return
@@ -159,19 +157,22 @@ def train(
     """Make an evaluation policy with REINFORCE: well above random, far from converged."""
     from evenroll.domains.catalogue import get_domain
     from evenroll.policies import save_policy
-    from evenroll.study.training import RECIPES, reinforce
+    from evenroll.study.training import recipe_of, reinforce
     from evenroll.study.true_value import truth
 
     where = get_domain(domain)
-    recipe = RECIPES[where.name]
+    recipe = recipe_of(where)
     path = out_file or Path(f"{where.name}.safetensors")
     writable(path)
     total = episodes or recipe.episodes
+    learning_rate = recipe.learning_rate if learning_rate is None else learning_rate
+    if where.recipe is None:
+        err.print(f"{where} has no recipe of its own: {total} episodes, learning rate {learning_rate:g}")
     with progress_bar("episodes", False) as bar:
         policy = reinforce(
             where,
             episodes=total,
-            learning_rate=recipe.learning_rate if learning_rate is None else learning_rate,
+            learning_rate=learning_rate,
             seed=seed,
             progress=lambda done, g, length: bar(done, total),
         )

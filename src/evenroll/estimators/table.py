@@ -1,10 +1,11 @@
-"""Estimators by name, each with a record that says what it needs to be kept."""
+"""Estimators by name, each with a record that says what must be kept for it. One's own is named `module:function`."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,7 +30,8 @@ from evenroll.estimators.regression import (
 )
 from evenroll.estimators.score import score
 from evenroll.policies import Policy
-from evenroll.text.specs import closest
+from evenroll.text.names import is_named, named
+from evenroll.text.specs import check_name, closest
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,11 @@ class Estimator:
     fits: Callable[[Rollouts, Policy], Rollouts] | None = None
 
     def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
-        return self.function(rollouts, policy)
+        estimate: Any = self.function(rollouts, policy)
+        try:
+            return float(estimate)
+        except (TypeError, ValueError):
+            raise SpecError(f"{self.name} must give a number, not {estimate!r:.60}") from None
 
 
 def _recorded(rollouts: Rollouts, policy: Policy) -> np.ndarray:
@@ -107,10 +113,31 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def get_estimator(spec: str | Estimator) -> Estimator:
-    """An estimator by name, or the object itself."""
-    if isinstance(spec, Estimator):
-        return spec
-    if spec not in ESTIMATORS:
-        raise SpecError(f"unknown estimator {spec!r}{closest(spec, ESTIMATORS)}; known: {', '.join(ESTIMATORS)}")
-    return ESTIMATORS[spec]
+EstimatorLike = str | Estimator | Callable[[Rollouts, Policy], float]  # what `get_estimator` accepts
+
+
+def get_estimator(spec: EstimatorLike) -> Estimator:
+    """An estimator by name, or the object itself, or one made of a function of (rollouts, policy).
+
+    For a function every step is kept. One that needs less says so in a record: `Estimator("mine", function, "returns")`.
+    """
+    found: Any = spec
+    if isinstance(spec, str):
+        if spec not in ESTIMATORS and not is_named(spec):
+            names = f"{', '.join(ESTIMATORS)}, or module:function for one of your own"
+            raise SpecError(f"unknown estimator {spec!r}{closest(spec, ESTIMATORS)}; known: {names}")
+        found = ESTIMATORS[spec] if spec in ESTIMATORS else named(spec)
+    if not isinstance(found, Estimator):
+        if not callable(found) or isinstance(found, type) or not _takes_two(found):
+            raise SpecError(f"{spec!r} is not an estimator: give a name, an Estimator, or a function of (rollouts, policy)")
+        found = Estimator(getattr(found, "__name__", type(found).__name__), found, "steps")
+    check_name("estimator", found.name, ESTIMATORS.get(found.name) not in (None, found))
+    return found
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -28,7 +28,7 @@ from evenroll.samplers.interface import END_EPISODE, LOG_BEHAVIOR, UPDATE, Sampl
 class Sampler:
     """Base of all samplers.
 
-    name               what it is called in a specification such as "ros:alpha=10"
+    name               what it is called in a specification such as "ros:alpha=10"; unless given, the name of its class
     independent        its trajectories are i.i.d. given the past behaviour, so that classical intervals hold
     on_policy          its actions come from π_e
     needs_weights      its `end_episode` uses the trajectory's importance weight
@@ -45,6 +45,10 @@ class Sampler:
     whole_trials_only: ClassVar[str | None] = None
     memory: ClassVar[type[Fields]] = Fields
     trajectory: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in cls.__dict__:  # one that is derived from another sampler must not pass for it
+            cls.name = cls.__name__
 
     def pieces(self) -> dict[str, Piece]:
         """choose, and any of the others that are not the defaults below."""

@@ -13,7 +13,8 @@ figures      pictures                                     report       one page 
 This package may import everything but cli.
 """
 
-from evenroll.study.comparison import Comparison, Curve, compare
+from evenroll.study.comparison import Comparison, compare
+from evenroll.study.curve import Curve
 from evenroll.study.trials import Trials, checkpoints_for, initial_data, run_trial
 
 __all__ = ["Comparison", "Curve", "Trials", "checkpoints_for", "compare", "initial_data", "run_trial"]

@@ -13,11 +13,12 @@ from typing import Any
 import numba
 import numpy as np
 
-from evenroll.domains.catalogue import get_domain
+from evenroll.adapters.loading import as_domain
 from evenroll.errors import SpecError
 from evenroll.estimators.table import get_estimator
 from evenroll.policies import Policy, TabularSoftmax, epsilon_greedy, policy_digest
-from evenroll.samplers.table import get_sampler
+from evenroll.samplers.table import get_sampler, specification
+from evenroll.study.method import MethodSpec
 from evenroll.study.sources import digest_of
 from evenroll.study.trials import GRADIENT, KL, Trials, run_trials
 from evenroll.study.true_value import truth
@@ -83,7 +84,7 @@ class Block:
             "horizon": trials.domain.horizon,
             "policy": policy_digest(trials.policy),
             "value": known.value,
-            "method": ("init+" if trials.initial else "") + str(trials.sampler),
+            "method": MethodSpec(specification(trials.sampler), initial=trials.initial).collect,
             "initial": [trials.initial_episodes, trials.delta] if trials.initial else None,
             "measures": list(trials.columns),
             "checkpoints": list(trials.checkpoints),
@@ -121,10 +122,11 @@ def compute(block: Block) -> BlockData:
 @functools.cache
 def resolve(work: Work) -> Trials:
     """The objects that a work names."""
-    domain = get_domain(work.domain)
+    domain = as_domain(work.domain)
     policy = _policy(work.domain, work.epsilon)
-    initial = work.collect.startswith("init+")
-    sampler = get_sampler(work.collect.removeprefix("init+"), domain.paper, initial)
+    written = MethodSpec.parse(work.collect)
+    initial = written.initial
+    sampler = get_sampler(written.sampler, domain.paper, initial)
     sampler.check(policy)
     errors = work.measures[-2:] == SAMPLING_ERRORS
     estimators = tuple(get_estimator(name) for name in (work.measures[:-2] if errors else work.measures))
@@ -137,17 +139,14 @@ def resolve(work: Work) -> Trials:
 
 @functools.cache
 def _policy(spec: str, epsilon: float | None) -> Policy:
-    domain = get_domain(spec)
+    domain = as_domain(spec)
     policy = domain.policy()
     if epsilon is None:
         return policy
     if not isinstance(policy, TabularSoftmax):
         raise SpecError(f"{domain}: ε-greedy policies are for tables")
-    if domain.name == "bandit":  # the best arm; elsewhere the policy's own favourite
-        arms = int(domain.environment(None).params[0])
-        best = np.array([np.argmax(domain.environment(None).params[1 : 1 + arms])])
-    else:
-        best = policy.table.argmax(axis=1)
+    favourites = policy.table.argmax(axis=1)
+    best = favourites if domain.greedy is None else domain.greedy(domain.environment(None))
     return epsilon_greedy(best, policy.table.shape[1], epsilon)
 
 

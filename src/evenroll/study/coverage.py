@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.adapters.loading import as_domain
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
-from evenroll.domains.catalogue import get_domain
 from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.executors.pool import Pool, get_pool, in_order
 from evenroll.intervals.balanced import Interval, clopper_pearson, estimate_with_interval, student_t
 from evenroll.intervals.stopping import MOST_EPISODES, Target, collect_until
 from evenroll.policies import Policy
-from evenroll.study import initial_data
-from evenroll.study.method import Method, get_method
+from evenroll.study.method import Method, MethodLike, get_method
+from evenroll.study.trials import initial_data
 from evenroll.study.true_value import truth
 
 
@@ -60,7 +60,7 @@ class Coverage:
 
 def coverage(
     domain: str | Domain,
-    method: str | Method,
+    method: MethodLike,
     *,
     policy: Policy | None = None,
     value: float | None = None,
@@ -81,7 +81,7 @@ def coverage(
 
     With `half_width` each run stops as `evaluate` does, when its interval is narrow enough, at the latest at `episodes`.
     """
-    domain = get_domain(domain)
+    domain = as_domain(domain)
     parsed = get_method(method, domain)
     target = None if half_width is None else Target.parse(half_width)
     episodes = episodes or (512 if target is None else MOST_EPISODES)

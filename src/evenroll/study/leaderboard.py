@@ -7,18 +7,18 @@ A sampler's data is collected once per trial and handed to each of its estimator
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.adapters.loading import as_domain
+from evenroll.domains.catalogue import DOMAINS
 from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import EvenrollError, SpecError
 from evenroll.executors.pool import Pool, get_pool, in_order
@@ -26,7 +26,8 @@ from evenroll.files.figures import save_figure
 from evenroll.files.safe_files import write_atomically
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
-from evenroll.study.method import Method, get_method
+from evenroll.study.curve import finite_list
+from evenroll.study.method import Method, MethodLike, MethodSpec, get_method
 from evenroll.study.trials import Trials, run_trial
 from evenroll.study.true_value import truth
 
@@ -70,13 +71,13 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         return {
             "method": self.method,
-            "mse": _plain(self.mse),
-            "mse_se": _plain(self.mse_se),
-            "ratio": _plain(self.ratio),
-            "low": _plain(self.bound(-1)),
-            "high": _plain(self.bound(1)),
-            "times_fewer_steps": _plain(1.0 / np.where(self.ratio > 0, self.ratio, np.nan)),
-            "bias": _plain(self.bias),
+            "mse": finite_list(self.mse),
+            "mse_se": finite_list(self.mse_se),
+            "ratio": finite_list(self.ratio),
+            "low": finite_list(self.bound(-1)),
+            "high": finite_list(self.bound(1)),
+            "times_fewer_steps": finite_list(1.0 / np.where(self.ratio > 0, self.ratio, np.nan)),
+            "bias": finite_list(self.bias),
             "missing": [int(x) for x in self.missing],
             "runaway": self.runaway,
             "microseconds_per_step": round(self.microseconds, 3),
@@ -110,17 +111,13 @@ class Board:
         }
 
 
-def _plain(values: np.ndarray) -> list[float | None]:
-    return [float(x) if math.isfinite(x) else None for x in values]
-
-
 # ---- running -------------------------------------------------------------------------------------------------
 
 
 def leaderboard(
     domains: Sequence[str | Domain] = tuple(DOMAINS),
     *,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[MethodLike] = METHODS,
     budgets: Sequence[int] = BUDGETS,
     trials: int = 200,
     seed: int = 0,
@@ -132,7 +129,7 @@ def leaderboard(
     pool = get_pool(executor, workers)
     if trials < 2:
         raise SpecError(f"trials must be at least 2, for intervals, not {trials}")
-    where = [get_domain(domain) for domain in domains]
+    where = [as_domain(domain) for domain in domains]
     if not where:
         raise SpecError("name at least one domain")
     for domain in where:
@@ -155,7 +152,7 @@ def leaderboard(
     )
 
 
-def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[str]) -> dict[tuple[Sampler, bool], list[Method]]:
+def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[MethodLike]) -> dict[tuple[Sampler, bool], list[Method]]:
     """Methods grouped by how they collect, and whether they start from data; those that cannot run this policy left out."""
     groups: dict[tuple[Sampler, bool], list[Method]] = {}
     for spec in methods:
@@ -187,7 +184,7 @@ def _board(
     rows: list[Row] = []
     for (sampler, initial), methods in groups.items():
         way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps, initial)
-        run_trial(dataclasses.replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
+        run_trial(replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
         jobs = [(seed, t) for t in range(trials)]
         results = in_order(functools.partial(run_trial, way), jobs, pool, lambda done, total: one_more())
         errors = np.stack([r.values for r in results]) - 1.0  # [trials, methods, budgets]
@@ -243,7 +240,8 @@ def markdown(boards: Sequence[Board]) -> str:
 
 def matrix(board: Board) -> list[str]:
     """Samplers × estimators at the largest budget, the ratio alone; a dash where there is no such row."""
-    split = {tuple(row.method.rsplit("/", 1)): row for row in board.rows}
+    written = {MethodSpec.parse(row.method): row for row in board.rows}
+    split = {(spec.collect, spec.estimator): row for spec, row in written.items()}
     samplers, estimators = (list(dict.fromkeys(x)) for x in zip(*split, strict=True))
     order = [e for e in ESTIMATOR_NAMES if e in estimators] + [e for e in estimators if e not in ESTIMATOR_NAMES]
     lines = [
@@ -316,22 +314,23 @@ def plot(boards: Sequence[Board], path: str | Path) -> None:
     columns = min(2, len(boards))
     rows = -(-len(boards) // columns)
     fig, axes = plt.subplots(rows, columns, figsize=(5.6 * columns, 3.9 * rows + 0.9), layout="constrained", squeeze=False)
-    handles: dict[str, Any] = {}
+    handles: dict[MethodSpec, Any] = {}
     for axis in axes.flat[len(boards) :]:
         axis.set_visible(False)
     for axis, board in zip(axes.flat, boards, strict=False):
         axis.axhline(1.0, color="0.6", lw=1)
         several = len(board.rows) > len(DRAWN)
         for row in board.rows:
-            sampler, _, estimator = row.method.rpartition("/")
-            name = sampler.split(":")[0]
-            if several and f"{name}/{estimator}" not in DRAWN:
+            spec = MethodSpec.parse(row.method)
+            short = replace(spec, sampler=spec.name)  # without parameters, which may differ from panel to panel
+            name, estimator = short.collect, short.estimator
+            if several and str(short) not in DRAWN:
                 continue
             good = np.isfinite(row.ratio) & (row.ratio > 0) & (row.missing == 0)
             x, y = np.array(board.budgets)[good], row.ratio[good]
             colour = STYLES.get(name, "k")
             style = {"color": colour, "ls": DASHES.get(estimator, "-"), "lw": 2.6 if name == "auto" else 1.5}
-            (handles[f"{name}/{estimator}"],) = axis.plot(x, y, marker="o", ms=3.5, **style)
+            (handles[short],) = axis.plot(x, y, marker="o", ms=3.5, **style)
             axis.vlines(x, row.bound(-1)[good], row.bound(1)[good], color=colour, lw=0.8, alpha=0.5)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
@@ -345,7 +344,9 @@ def plot(boards: Sequence[Board], path: str | Path) -> None:
         axis.set_xlabel("budget, mean episodes")
     for axis in axes[:, 0]:
         axis.set_ylabel("MSE / on-policy theory")
-    order = sorted(handles, key=lambda k: (list(STYLES).index(k.split("/")[0]) if k.split("/")[0] in STYLES else 99, k))
-    fig.legend([handles[k] for k in order], order, loc="outside lower center", ncols=7, frameon=False, fontsize=8.5)
+    places = {name: i for i, name in enumerate(STYLES)}
+    order = sorted(handles, key=lambda spec: (places.get(spec.collect, len(places)), str(spec)))
+    lines, names = [handles[spec] for spec in order], [str(spec) for spec in order]
+    fig.legend(lines, names, loc="outside lower center", ncols=7, frameon=False, fontsize=8.5)
     fig.suptitle(f"Error relative to on-policy sampling with as many steps ({boards[0].trials} trials, 95 %)", fontsize=12)
     save_figure(fig, path)

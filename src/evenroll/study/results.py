@@ -8,7 +8,7 @@ import numpy as np
 
 from evenroll.domains.domain import Truth
 from evenroll.study.blocks import BlockData, Work
-from evenroll.study.comparison import Curve
+from evenroll.study.curve import Curve
 from evenroll.study.targets import Line, Sweep
 
 

@@ -57,14 +57,14 @@ def digest_of(*roots: Any) -> str:
 
 
 def reachable(*roots: Any) -> set[str]:
-    """Names of the modules found from the roots, those of this package followed through their imports."""
+    """Names of the modules found from the roots, followed through their imports of this package's modules."""
     waiting = [name for root in roots for name in _modules_of(root)]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
         if name not in found and name not in TABLES:
             found.add(name)
-            waiting += _imports(name) if name.split(".")[0] == PACKAGE else ()
+            waiting += _imports(name) if _path(name).suffix == ".py" else ()
     return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain, Truth
+from evenroll.errors import SpecError
 from evenroll.executors.pool import get_pool, in_order
 from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy
@@ -25,6 +26,8 @@ def value_by_rollouts(
     progress: Callable[[int, int], None] | None = None,
 ) -> Truth:
     """Mean return of `episodes` on-policy episodes (rounded up to whole blocks)."""
+    if domain.redrawn:
+        raise SpecError(f"{domain} has another environment in every trial: rollouts in one of them do not tell its value")
     blocks = max(1, -(-episodes // BLOCK))
     env = domain.environment(None)
 

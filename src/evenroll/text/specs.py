@@ -25,3 +25,11 @@ def parse_parameters(spec: str, text: str) -> dict[str, str]:
             raise SpecError(f"{spec}: {key.strip()} is given twice")
         values[key.strip()] = value.strip()
     return values
+
+
+def check_name(what: str, name: str, taken: bool) -> None:
+    """Raise unless this is a fit name for a sampler or an estimator of the user's: tables and files tell them by it."""
+    if taken:
+        raise SpecError(f"{name!r} is the name of a built-in {what}: give yours another")
+    if not name or set(name) & set("/:,= "):
+        raise SpecError(f"{name!r} cannot name the {what}: a name is not empty and has no / : , = and no blank")
