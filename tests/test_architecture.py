@@ -23,9 +23,9 @@ INSIDE: dict[str, str] = {
     "domains.registration": START_UP,
     "cli": START_UP,  # `evenroll --help` compiles nothing
     "adapters.model adapters.torch_module": OPTIONAL,
-    "adapters.sb3_zip adapters.torch_module": OPTIONAL,
-    "collection.recorder adapters.torch_module": OPTIONAL,
-    "study.bench adapters.torch_module": OPTIONAL,
+    "adapters.sb3_zip adapters.torch_copies": OPTIONAL,
+    "collection.recorder adapters.ros_through_torch": OPTIONAL,
+    "study.bench adapters.torch_copies": OPTIONAL,
 }
 
 

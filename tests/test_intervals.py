@@ -13,21 +13,14 @@ from evenroll.cli.app import app
 from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.estimators.score_regression import ScoreRegression, _solve_model, action_part, episode_scores, score_regression
+from evenroll.estimators.score_regression import ScoreRegression, action_part, score_regression
 from evenroll.estimators.table import ESTIMATORS
+from evenroll.estimators.table_action_part import advantages_of_model
 from evenroll.evaluation.evaluate import evaluate
-from evenroll.intervals.balanced import (
-    Interval,
-    balanced_interval,
-    bca,
-    centred_half_width,
-    clopper_pearson,
-    empirical_bernstein,
-    estimate_with_interval,
-    student_t,
-)
+from evenroll.intervals.balanced import balanced_interval, centred_half_width, estimate_with_interval
+from evenroll.intervals.independent import Interval, NoInterval, clopper_pearson, empirical_bernstein, student_t
 from evenroll.intervals.stopping import Target, collect_until, spending
-from evenroll.policies import MLP, TabularSoftmax
+from evenroll.policies import TabularSoftmax
 from evenroll.samplers.table import get_sampler
 from evenroll.study.coverage import coverage
 
@@ -41,48 +34,7 @@ def collect(domain, sampler="os", episodes=100, seed=0, policy=None):
     return driver.run(domain.environment(None), episodes=episodes), policy
 
 
-def small_network(outputs=2, gaussian=False):
-    rng = np.random.default_rng(5)
-    shape = ((8, 4), (outputs, 8))
-    head = {"head": "gaussian"} if gaussian else {}
-    first, last = (rng.normal(size=s) / 2 for s in shape)
-    return MLP([(first, np.zeros(8))], last, np.zeros(outputs), dtype=np.float64, **head)
-
-
 # ---- scores ----------------------------------------------------------------------------------------------------
-
-
-def test_table_scores_are_those_of_the_policy():
-    data, policy = collect("gridworld", episodes=20)
-    ours = episode_scores(data, policy).sum(axis=0)
-    total = int(data.ends[-1])
-    np.testing.assert_allclose(ours, policy.score_sum(data.observations[:total], data.actions[:total]), atol=1e-9)
-
-
-def test_head_scores_are_the_gradient_of_the_last_layer():
-    policy = small_network()
-    data, _ = collect("cartpole", episodes=5, policy=policy)
-    per_episode = episode_scores(data, policy).reshape(5, 2, 9)
-    start = 0
-    for i, end in enumerate(data.ends):
-        gradient = policy.score_sum(data.observations[start:end], data.actions[start:end])
-        np.testing.assert_allclose(per_episode[i, :, :8].ravel(), gradient[-18:-2], atol=1e-8)
-        np.testing.assert_allclose(per_episode[i, :, 8], gradient[-2:], atol=1e-8)
-        start = end
-
-
-@pytest.mark.statistical
-def test_gaussian_scores_have_mean_0_and_variance_1(base_seed):
-    """20,000 steps at most, 4.5 standard errors on each of 4 numbers; x = z and (z² − 1)/√2 have E[x⁴] − 1 = 2 and 14.
-    P(false) ≤ 5e-5, the last number's skewness included. Catches a scale of z that is 3 % off."""
-    from evenroll.estimators.score_regression import output_scores
-
-    policy = small_network(gaussian=True)
-    data, _ = collect("cartpole-continuous", episodes=600, seed=base_seed, policy=policy)
-    u = output_scores(policy, data.observations, data.actions)[:20_000]
-    assert len(u) > 5000
-    assert np.abs(u.mean(axis=0)).max() < 4.5 / np.sqrt(len(u))
-    assert (np.abs((u**2).mean(axis=0) - 1) < 4.5 * np.sqrt(np.array([2, 14]) / len(u))).all()
 
 
 def test_model_advantages_are_dynamic_programming():
@@ -95,10 +47,10 @@ def test_model_advantages_are_dynamic_programming():
     exact = r + gamma * P @ V - V[:, None]
     visits = np.full((S, A), 1000.0)
     for horizon in (None, 400):
-        found = _solve_model(P * 1000.0, r * 1000.0, visits, pi, gamma, horizon)
+        found = advantages_of_model(P * 1000.0, r * 1000.0, visits, pi, gamma, horizon)
         np.testing.assert_allclose(found, exact, atol=1e-10)
     visits[2, 1] = 0.0
-    thin = _solve_model(P * visits[:, :, None], r * visits, visits, pi, gamma, None)
+    thin = advantages_of_model(P * visits[:, :, None], r * visits, visits, pi, gamma, None)
     np.testing.assert_allclose((pi * thin).sum(axis=1), 0.0, atol=1e-12)
     assert abs(thin[2, 1]) < 1e-12
 
@@ -180,21 +132,9 @@ def test_student_t_and_clopper_pearson_against_scipy():
     x = np.random.default_rng(0).exponential(size=40)
     np.testing.assert_allclose(student_t(x, 0.9), stats.t.interval(0.9, 39, x.mean(), stats.sem(x)))
     for k in (0, 3, 190, 200):
-        np.testing.assert_allclose(clopper_pearson(k, 200), stats.binomtest(k, 200).proportion_ci(), atol=1e-12)
-
-
-@pytest.mark.statistical
-def test_bca_against_scipy(base_seed):
-    """Ends of 20 bootstraps of 2,000, on average, and of one of 20,000, of the same 60 numbers. An end of 2,000 has a
-    standard deviation of 2.5 % of the width (300 runs), so the difference has 1 %. P(false) ≤ 1e-6 at 5 %.
-    Catches one-sided quantiles: 8 %. (Skewed to the right, as the data: 1.38 ± 0.02.)"""
-    x = stats.expon.ppf((np.arange(60) + 0.5) / 60)
-    ours = np.mean([bca(x, seed=base_seed + i) for i in range(20)], axis=0)
-    theirs = stats.bootstrap(
-        (x,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(base_seed)
-    ).confidence_interval
-    np.testing.assert_allclose(ours, theirs, atol=0.05 * (theirs.high - theirs.low))
-    assert ours[1] - x.mean() > 1.2 * (x.mean() - ours[0])
+        low, high = clopper_pearson(k, 200, 0.9)  # the shares at which k or more, and k or fewer, have a chance of 5 %
+        assert (stats.binom.sf(k - 1, 200, low) if k else low + 0.05) == pytest.approx(0.05, abs=1e-9)
+        assert (stats.binom.cdf(k, 200, high) if k < 200 else high - 0.95) == pytest.approx(0.05, abs=1e-9)
 
 
 @pytest.mark.statistical
@@ -253,7 +193,8 @@ def test_iid_intervals_on_dependent_data_are_refused_unless_forced():
     assert free.kind == "t"  # each weighted return has mean v given the past
     off, _ = collect("bandit", "off", episodes=100)
     _, none = estimate_with_interval(off, policy, get_sampler("off"), mc)
-    assert isinstance(none, str)
+    assert isinstance(none, NoInterval)
+    assert "the behaviour is not near" in none.why
 
 
 # ---- coverage --------------------------------------------------------------------------------------------------

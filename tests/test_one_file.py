@@ -43,7 +43,7 @@ def double_policy(domain):
 
 @pytest.mark.parametrize("name", IDS)
 def test_same_actions_as_pytorch(name: str) -> None:
-    from evenroll.adapters.torch_module import to_torch
+    from evenroll.adapters.torch_copies import to_torch
 
     domain = get_domain(name)
     policy = double_policy(domain)

@@ -24,7 +24,7 @@ from evenroll.samplers.table import get_sampler
 from evenroll.text.numbers import first_line
 
 if TYPE_CHECKING:
-    from evenroll.adapters.torch_module import RosThroughTorch
+    from evenroll.adapters.ros_through_torch import RosThroughTorch
 
 KEPT = 256  # observations of up to so many numbers are kept unless told otherwise
 LONGEST_EPISODE = 1_000_000  # steps after which an environment without a limit is thought never to end
@@ -103,7 +103,7 @@ class Recorder:
         if engine is None:
             chosen = OnPolicy()  # nothing to balance
         elif isinstance(chosen, ROS) and isinstance(engine, External) and self.model.torch is not None:
-            from evenroll.adapters.torch_module import RosThroughTorch
+            from evenroll.adapters.ros_through_torch import RosThroughTorch
 
             if self.initial is not None:
                 raise SpecError("ros through torch does not start from initial data; auto does")
@@ -447,7 +447,7 @@ def see(model: Model, data: Rollouts) -> Rollouts:
     if model.observations.n_states is not None:
         _check_numbers("state", observations, (model.observations.n_states,))
     features, outputs = model.of_rows(observations)
-    log_e = External(0, choices=model.actions.choices, gaussian=model.actions.real).log_probs(outputs, actions)
+    log_e = model.actions.distribution.log_probs(outputs, actions)
     if not np.isfinite(log_e).all():
         raise DataError(f"the policy never takes the action of row {int(np.flatnonzero(~np.isfinite(log_e))[0])}")
     seen = dataclasses.replace(data, log_e=log_e)

@@ -20,7 +20,8 @@ from evenroll.errors import SpecError
 from evenroll.estimators.score_regression import action_part, regress
 from evenroll.evaluation.evaluate import Progress, evaluate_with
 from evenroll.evaluation.result import Evaluation
-from evenroll.intervals.balanced import Interval, balanced_interval, student_t
+from evenroll.intervals.balanced import balanced_interval
+from evenroll.intervals.independent import Interval, student_t
 from evenroll.samplers import Sampler
 from evenroll.text.numbers import two_digits
 

@@ -27,7 +27,8 @@ from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampl
 from evenroll.estimators.score_regression import score_regression
 from evenroll.estimators.table import Estimator, get_estimator
 from evenroll.evaluation.result import Evaluation, Quantity
-from evenroll.intervals.balanced import Interval, estimate_with_interval
+from evenroll.intervals.balanced import estimate_with_interval
+from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.stopping import MOST_EPISODES, Target, collect_until, look_until
 from evenroll.policies import External, Policy
 from evenroll.samplers import OnPolicy, Sampler
@@ -111,12 +112,12 @@ def evaluate(
     )
     env = domain.trial_environment((seed,))
 
-    def look(data: Rollouts, level: float) -> tuple[float, Interval | str]:
+    def look(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
         value, found = estimate_with_interval(
             data, policy, chosen, how, level, kind=interval, force=force_interval, bounds=bounds
         )
         if isinstance(found, Interval) and found.kind == "score" and driver.divergence.runs_away:
-            return value, f"{chosen} runs away from the policy, and the data with it"
+            return value, NoInterval(f"{chosen} runs away from the policy, and the data with it")
         return value, found
 
     with single_threaded_blas():
@@ -132,7 +133,7 @@ def evaluate(
 
 
 def _report(
-    data: Rollouts, policy: Policy | None, sampler: Sampler, how: Estimator, value: float, found: Interval | str,
+    data: Rollouts, policy: Policy | None, sampler: Sampler, how: Estimator, value: float, found: Interval | NoInterval,
     divergence: Divergence, *, domain: str, seed: int, confidence: float,
 ) -> Evaluation:  # fmt: skip
     log_weights = None if how.log_weights is None or policy is None else how.log_weights(data, policy)
@@ -142,7 +143,7 @@ def _report(
         low=low,
         high=high,
         confidence=confidence,
-        why=found if isinstance(found, str) else None,
+        why=found.why if isinstance(found, NoInterval) else None,
         interval=found.kind if isinstance(found, Interval) else None,
         note=found.note if isinstance(found, Interval) else None,
         fallback=isinstance(found, Interval) and found.fallback,
@@ -168,9 +169,9 @@ def _report(
     )
 
 
-def _on_policy_episodes(data: Rollouts, found: Interval | str) -> float | None:
+def _on_policy_episodes(data: Rollouts, found: Interval | NoInterval) -> float | None:
     """(z σ/h)²: episodes at which z σ/√n is the half-width h, σ the standard deviation of the returns."""
-    if isinstance(found, str) or found.half_width <= 0.0:
+    if isinstance(found, NoInterval) or found.half_width <= 0.0:
         return None
     z = NormalDist().inv_cdf(0.5 + found.confidence / 2)
     return float((z * data.returns.std(ddof=1) / found.half_width) ** 2)
@@ -199,7 +200,7 @@ def summarise(
     force_interval: bool = False,
     bounds: tuple[float, float] | None = None,
     name: str = "own loop",
-    known: tuple[float, Interval | str] | None = None,
+    known: tuple[float, Interval | NoInterval] | None = None,
 ) -> Evaluation:
     """What a collector's data says of its policy; `known`: value and interval, where looked at already."""
     how, model = get_estimator(estimator), collector.model
@@ -209,7 +210,7 @@ def summarise(
     with single_threaded_blas():
         value, found = known or look(data, model.engine, sampler, how, confidence, interval, force_interval, bounds)
         if divergence.runs_away and isinstance(found, Interval) and found.kind == "score":
-            found = f"{sampler} runs away from the policy, and the data with it"
+            found = NoInterval(f"{sampler} runs away from the policy, and the data with it")
         result = _report(
             data,
             model.engine,
@@ -235,7 +236,7 @@ def summarise(
 def look(
     data: Rollouts, policy: Policy | None, sampler: Sampler, how: Estimator, confidence: float, interval: str = "auto",
     force: bool = False, bounds: tuple[float, float] | None = None,
-) -> tuple[float, Interval | str]:  # fmt: skip
+) -> tuple[float, Interval | NoInterval]:  # fmt: skip
     """The estimate and its interval; a deterministic policy has neither scores nor weights, only returns."""
     if policy is not None:
         return estimate_with_interval(data, policy, sampler, how, confidence, kind=interval, force=force, bounds=bounds)
@@ -340,7 +341,7 @@ def evaluate_with(
     if keep is not None:
         keep(collector)
 
-    def result(known: tuple[float, Interval | str] | None = None) -> Evaluation:
+    def result(known: tuple[float, Interval | NoInterval] | None = None) -> Evaluation:
         return summarise(
             collector, estimator=estimator, confidence=confidence, interval=interval, force_interval=force_interval,
             bounds=bounds, name=name, known=known,
@@ -374,7 +375,7 @@ def evaluate_with(
             assert episodes is not None
             engine, drawn, how = collector.model.engine, collector.sampler, get_estimator(estimator)
 
-            def seen(data: Rollouts, level: float) -> tuple[float, Interval | str]:
+            def seen(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
                 return look(data, engine, drawn, how, level, interval, force_interval, bounds)
 
             _, value, at_last = look_until(more, seen, target, confidence, episodes)

@@ -54,7 +54,7 @@ def _one_file() -> Any:
 def _torch_seconds(module: Any, domain: Domain, policy: Policy, alpha: float, steps: int) -> float:
     import gymnasium
 
-    from evenroll.adapters.torch_module import to_torch
+    from evenroll.adapters.torch_copies import to_torch
     from evenroll.domains.registration import NAMES
 
     env = gymnasium.make(next(name for name, (which, _) in NAMES.items() if which == domain.name))
