@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-sided quantile",
-        "intervals/balanced.py",
+        "intervals/independent.py",
         "stats.t.ppf(0.5 + confidence / 2, freedom)",
         "stats.t.ppf(confidence, freedom)",
     ),
