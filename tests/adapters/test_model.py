@@ -67,7 +67,7 @@ def test_policies_and_spaces_that_do_not_fit() -> None:
             evenroll.evaluate(env, Head(3, 3, logits), episodes=3)
     with pytest.raises(SpecError, match="wrap the environment"):
         as_model(lambda x: [1.0], gym.spaces.Dict({}), DISCRETE)
-    with pytest.raises(SpecError, match="learns from rewards"):
+    with pytest.raises(SpecError, match="built-in domains only"):
         evenroll.evaluate(Walk(DISCRETE), Head(3, 3, logits), sampler="bpg:batch=10,step_size=0.1", episodes=3)
 
 

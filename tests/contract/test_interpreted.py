@@ -16,7 +16,7 @@ warnings.simplefilter("ignore")  # unsigned overflow is what the generator is ma
 from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.study.method import SAMPLERS, get_sampler
+from evenroll.samplers.table import SAMPLERS, get_sampler
 from evenroll.collection.lanes import Lanes
 out = {}
 for name in ("bandit", "gridworld", "cartpole", "cartpole-continuous"):

@@ -8,7 +8,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import DOMAINS, get_domain
 from evenroll.engine.random import stream, uniform
 from evenroll.samplers import ROS, OnPolicy
@@ -85,8 +84,7 @@ def test_same_actions_as_pytorch(name: str) -> None:
     domain = get_domain(name)
     policy = double_policy(name)
     alpha = domain.paper["ros"]["alpha"]
-    driver = Driver(policy, ROS(alpha), (5,), gamma=domain.gamma, horizon=domain.horizon)
-    engine = driver.run(domain.environment(None), steps=STEPS)
+    engine = trial(domain, ROS(alpha), (5,), policy=policy, steps=STEPS)
 
     env = gymnasium.make(IDS[name])
     env_stream, action_stream = stream(5, 1), stream(5, 0)
