@@ -8,7 +8,7 @@ import pytest
 from evenroll.study.blocks import resolve
 from evenroll.study.charts import Chart, charts
 from evenroll.study.experiments import METHODS, QUICK, Roster, targets
-from evenroll.study.palette import GREY, INK, Look
+from evenroll.study.palette import GREY, INK, LineStyle
 from evenroll.study.targets import label
 from tests.study.invented import exact
 
@@ -31,7 +31,7 @@ def test_the_dotted_line_is_var_over_n_v_squared() -> None:
 
 def test_a_method_has_one_look_and_a_look_one_method() -> None:
     """Over all figures. A method without an estimator is the way to collect, and `init+` is part of the method."""
-    looks: dict[str, set[Look]] = {}
+    looks: dict[str, set[LineStyle]] = {}
     for name, parts in every_chart().items():
         if name in ("theory", "table3", "table4"):
             continue

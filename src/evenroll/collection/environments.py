@@ -55,9 +55,9 @@ def _side_by_side(
     while left.any():
         before = recorder.episodes
         actions = recorder.act(observations, (left > 0) & ~lanes.idle)
-        came = lanes.step(actions)
-        over = recorder.observe(came.rewards, came.terminated, came.truncated, came.last, came.infos)
+        after = lanes.step(actions)
+        over = recorder.observe(after.rewards, after.terminated, after.truncated, after.last, after.infos)
         left[over] -= 1
-        observations = came.observations
+        observations = after.observations
         if recorder.episodes > before:
             yield recorder.episodes

@@ -23,25 +23,25 @@ from numba.extending import intrinsic, register_model
 from evenroll.engine.pieces import INTERPRETED
 
 
-class Lanes(types.Type):
+class Registers(types.Type):
     """A block of numbers that fills `size` registers of 256 bits."""
 
     def __init__(self, number: Any, size: int) -> None:
         self.number = number
         self.count = max(size * 256 // number.bitwidth, 1)
-        super().__init__(name=f"Lanes[{number}, {self.count}]")
+        super().__init__(name=f"Registers[{number}, {self.count}]")
 
 
-@register_model(Lanes)
-class _LanesModel(PrimitiveModel):
-    def __init__(self, manager: Any, lanes: Lanes) -> None:
+@register_model(Registers)
+class _RegistersModel(PrimitiveModel):
+    def __init__(self, manager: Any, lanes: Registers) -> None:
         element = manager.lookup(lanes.number).get_value_type()
         super().__init__(manager, lanes, ir.VectorType(element, lanes.count))
 
 
 if INTERPRETED:
 
-    def lanes_of(number: Any) -> int:
+    def width_of(number: Any) -> int:
         return 4
 
     def load(p: Any, i: int, size: int) -> Any:
@@ -82,9 +82,9 @@ if INTERPRETED:
 else:
 
     @intrinsic
-    def lanes_of(context: Any, number: Any) -> Any:
+    def width_of(context: Any, number: Any) -> Any:
         """How many numbers of this type fill a register."""
-        count = Lanes(number.dtype, 1).count
+        count = Registers(number.dtype, 1).count
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return ir.Constant(ir.IntType(64), count)
@@ -94,7 +94,7 @@ else:
     @intrinsic(prefer_literal=True)
     def load(context: Any, p: Any, i: Any, size: Any) -> Any:
         """The numbers p[i], p[i+1], … that fill `size` registers."""
-        kind = Lanes(p.dtype, size.literal_value)
+        kind = Registers(p.dtype, size.literal_value)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             at = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), context.get_value_type(kind).as_pointer())
@@ -117,7 +117,7 @@ else:
     @intrinsic(prefer_literal=True)
     def splat(context: Any, x: Any, size: Any) -> Any:
         """x in every lane of `size` registers."""
-        kind = Lanes(x, size.literal_value)
+        kind = Registers(x, size.literal_value)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             vector = context.get_value_type(kind)
@@ -227,7 +227,7 @@ else:
         """Σ a·b: quarters, or registers, one after the other; then first half plus second half, until one is left."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            part = min(a.count, max(a.count // 4, Lanes(a.number, 1).count))
+            part = min(a.count, max(a.count // 4, Registers(a.number, 1).count))
             sums = None
             for first in range(0, a.count, part):
                 x, y = (_lanes(builder, v, list(range(first, first + part))) for v in arguments)

@@ -77,7 +77,7 @@ def start_value(v: np.ndarray, rollouts: Rollouts) -> float:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Transitions:
     """The steps of the finished trajectories: their time, and which of them tell what comes next.
 
     going  rows followed by another step: row + 1 is the successor
@@ -90,7 +90,7 @@ class Steps:
     horizon: int | None
 
 
-def steps_of(rollouts: Rollouts) -> Steps:
+def steps_of(rollouts: Rollouts) -> Transitions:
     """The horizon is the recorded one, else the length at which trajectories were truncated, else there is none."""
     lengths, ends = rollouts.lengths, rollouts.ends
     horizon = rollouts.horizon
@@ -103,7 +103,7 @@ def steps_of(rollouts: Rollouts) -> Steps:
     last = np.zeros(total, dtype=bool)
     last[ends - 1] = True
     before = rollouts.terminated & (True if horizon is None else lengths < horizon)
-    return Steps(times, np.flatnonzero(~last), ends[before] - 1, horizon)
+    return Transitions(times, np.flatnonzero(~last), ends[before] - 1, horizon)
 
 
 # ---- on a table ----------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from evenroll.errors import EvenrollError, SpecError, WorkersLost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]
+CountProgress = Callable[[int, int], None]
 
 TRIES = 5  # executors that may be lost one after another without a single result between
 CONNECT = 30.0  # seconds to wait for a scheduler, which may be starting again
@@ -77,7 +77,7 @@ def default_workers() -> int:
 
 
 def in_order(
-    run: Callable[[Item], Result], items: Sequence[Item], pool: Pool, progress: Progress | None = None
+    run: Callable[[Item], Result], items: Sequence[Item], pool: Pool, progress: CountProgress | None = None
 ) -> list[Result]:
     """run(item) for every item, results in their order."""
     results: dict[int, Result] = {}

@@ -16,7 +16,6 @@ from evenroll.engine.simd import (
     add,
     dot,
     fma,
-    lanes_of,
     list_positive,
     load,
     multiply,
@@ -26,6 +25,7 @@ from evenroll.engine.simd import (
     splat,
     store,
     unit_step,
+    width_of,
 )
 from evenroll.engine.views import beyond
 from evenroll.policies.heads import score_categorical, score_gaussian, tame
@@ -112,7 +112,7 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
     width, layers, is_tanh = sizes.inputs, sizes.layers, sizes.is_tanh == 1
     both = c != 0.0
     step = real(c)
-    lanes = lanes_of(real)
+    lanes = width_of(real)
     normed, x_e = work, shift(work, width)
     x_b = shift(x_e, width)
     W, V = policy.theta, vector
@@ -228,7 +228,7 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
     sizes, widths, work = policy.sizes, beyond(policy.sizes), policy.work
     n_out, width, layers = sizes.outputs, sizes.inputs, sizes.layers
     is_tanh, has_norm = sizes.is_tanh == 1, sizes.has_norm == 1
-    lanes = lanes_of(real)
+    lanes = width_of(real)
     d_out = shift(policy.out, 2 * n_out)
     if sizes.gaussian == 1:
         score_gaussian(sizes, policy.out, action, weight, d_out)

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from evenroll.engine.pieces import FUSED, Floats, Piece, piece, real, shift
-from evenroll.engine.simd import lanes_of
+from evenroll.engine.simd import width_of
 from evenroll.engine.views import beyond
 from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, draw_tilted, features, forward, log_tilted, scores, tilt
@@ -75,7 +75,7 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
     if settings.states > 0.0:
         tilt_of_table(policy, sampler, obs, by)
     else:
-        tilt_of_network(policy, sampler, lanes_of(real), by)
+        tilt_of_network(policy, sampler, width_of(real), by)
     _tilt_within(policy, settings.max_kl, by)
     draw_tilted(policy, u, action)
 
@@ -118,7 +118,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
     else:
         if not chosen:
             features(policy, memory.discount, sampler.vectors)
-        learn_network(policy, sampler, lanes_of(real), x, int(action[0]) if settings.discrete == 1.0 else -1)
+        learn_network(policy, sampler, width_of(real), x, int(action[0]) if settings.discrete == 1.0 else -1)
     memory.k += 1.0
     memory.times += memory.t
     memory.t += 1.0

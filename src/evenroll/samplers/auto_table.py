@@ -20,7 +20,7 @@ GAIN_TABLE = 3.0  # logits per count; 2 for two actions, where 2 repays all. 2 �
 PRIOR_OF_TIME = 0.03  # share of a table's advantages thought to change with time
 
 
-class Block(Fields):
+class StateSums(Fields):
     """A state's sums. What follows: S, then Σ γᵗ t x, one number for each action."""
 
     visits: float
@@ -29,12 +29,12 @@ class Block(Fields):
     second: float  # Σ γ²ᵗ t²
 
 
-NAMED = Block.count
+NAMED = StateSums.count
 
 
 def table_state(policy: Policy) -> tuple[np.ndarray, int]:
     """(vectors, how many numbers the sums are)."""
-    return np.zeros(1, dtype=policy.dtype), (policy.n_states or 0) * (Block.count + 2 * int(policy.sizes.outputs))
+    return np.zeros(1, dtype=policy.dtype), (policy.n_states or 0) * (StateSums.count + 2 * int(policy.sizes.outputs))
 
 
 @njit
@@ -48,7 +48,7 @@ def _block(policy: PolicyView, memory: Memory, obs: Floats) -> Floats:
 def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Floats) -> None:
     """by = η y: y what this visit should repay, in the metric that counts S² /N + PRIOR · (Σ x (t − t̄))² / V."""
     memory, n = Memory(sampler.memory), policy.sizes.outputs
-    block = Block(_block(policy, memory, obs))
+    block = StateSums(_block(policy, memory, obs))
     N, S = block.weight, beyond(block)
     late = shift(S, n)
     gain = min(GAIN_TABLE, float(n)) * memory.discount
@@ -69,7 +69,7 @@ def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Flo
 def learn_table(policy: PolicyView, memory: Memory, obs: Floats, x: Floats) -> None:
     """Add a step to the sums of its state."""
     n, t, discount = policy.sizes.outputs, memory.t, memory.discount
-    block = Block(_block(policy, memory, obs))
+    block = StateSums(_block(policy, memory, obs))
     S = beyond(block)
     late = shift(S, n)
     weight = discount * discount

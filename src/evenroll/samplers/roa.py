@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
-from evenroll.engine.simd import add, aligned, dot, lanes_of, load, multiply, narrow, over_columns, relu, splat
+from evenroll.engine.simd import add, aligned, dot, load, multiply, narrow, over_columns, relu, splat, width_of
 from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, add_score, draw, forward, log_prob
@@ -148,7 +148,7 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
     memory.status = MISSING
     if u[0] < rho:
         u[0] /= rho  # uniform again, should a ~ π_e after all
-        if _search(policy, sampler, obs, lanes_of(real)):
+        if _search(policy, sampler, obs, width_of(real)):
             memory.status = TAKEN
             for i in range(policy.sizes.action_dim):
                 action[i] = seen[n_obs + i]
@@ -169,7 +169,7 @@ def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> fl
     if not discrete:
         return math.inf if memory.status == TAKEN else math.log(1.0 - rho) + log_e
     if memory.status == MISSING:
-        if not _search(policy, sampler, beyond(memory), lanes_of(real)):
+        if not _search(policy, sampler, beyond(memory), width_of(real)):
             return log_e
         memory.status = FOUND
     is_best = action[0] == beyond(memory)[int(settings.obs)]

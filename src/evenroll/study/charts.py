@@ -9,7 +9,7 @@ import numpy as np
 
 from evenroll.study.blocks import resolve
 from evenroll.study.laws import ACTIONS, Laws, laws
-from evenroll.study.palette import GREY, INK, Look, look_of, second_look
+from evenroll.study.palette import GREY, INK, LineStyle, look_of, second_look
 from evenroll.study.published import published_curve
 from evenroll.study.results import Results, on_policy_mse, statistic
 from evenroll.study.targets import Line, Panel, PaperTarget, label
@@ -29,7 +29,7 @@ class Series:
 
     key: str  # series of one key are switched on and off together
     label: str
-    look: Look
+    look: LineStyle
     x: np.ndarray
     y: np.ndarray
     low: np.ndarray | None = None
@@ -101,13 +101,13 @@ def _theory(panel: Panel, results: Results) -> Iterator[Series]:
     known, x = resolve(panel.lines[0].work).truth, results.steps(panel.lines[0])
     x = x[x > 0]
     if np.isfinite(known.variance):
-        yield Series("theory", "on-policy theory, Var/(n v²)", Look(GREY), x, on_policy_mse(known, x), dash="theory")
+        yield Series("theory", "on-policy theory, Var/(n v²)", LineStyle(GREY), x, on_policy_mse(known, x), dash="theory")
 
 
 def _sweeps(panel: Panel, results: Results) -> Iterator[Series]:
     """One series for each sweep. A method's second sweep in the same panel has a look of its own."""
     x = np.array(panel.sweeps[0].x)
-    yield Series("one", "no difference", Look(GREY), x, np.ones(len(x)), dash="theory")
+    yield Series("one", "no difference", LineStyle(GREY), x, np.ones(len(x)), dash="theory")
     seen: set[str] = set()
     for sweep in panel.sweeps:
         found = results.ratios(sweep)
@@ -126,7 +126,7 @@ def theory_charts(found: Laws) -> tuple[Chart, ...]:
         return tuple(Series(k, name + (more or {}).get(k, ""), look, x, values[k]) for k, name, look in (os, ros))
 
     def rule(x: np.ndarray, y: float, name: str) -> Series:
-        return Series(name, name, Look(GREY), x, np.full(len(x), y), dash="theory")
+        return Series(name, name, LineStyle(GREY), x, np.full(len(x), y), dash="theory")
 
     squared, printed, corrected = found.bounds.T
     x = np.maximum(squared, 1e-5)
@@ -151,11 +151,11 @@ def theory_charts(found: Laws) -> tuple[Chart, ...]:
         Chart(
             "Theorem 3: squared error and its bounds", "squared error", "bound",
             (
-                Series("diagonal", "bound = error", Look(GREY), diagonal, diagonal, dash="theory"),
-                Series("corrected", "corrected bound", Look(GREY, "triangle"), x, corrected, points=True),
-                Series("printed", "printed bound", Look(INK, hollow=True), x, printed, points=True),
-                Series("example", "counter-example, printed", Look(INK, "cross"), error, example[0], points=True),
-                Series("repaired", "counter-example, corrected", Look(GREY, "diamond"), error, example[1], points=True),
+                Series("diagonal", "bound = error", LineStyle(GREY), diagonal, diagonal, dash="theory"),
+                Series("corrected", "corrected bound", LineStyle(GREY, "triangle"), x, corrected, points=True),
+                Series("printed", "printed bound", LineStyle(INK, hollow=True), x, printed, points=True),
+                Series("example", "counter-example, printed", LineStyle(INK, "cross"), error, example[0], points=True),
+                Series("repaired", "counter-example, corrected", LineStyle(GREY, "diamond"), error, example[1], points=True),
             ),
         ),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from evenroll.files.safe_files import write_atomically
 from evenroll.study.charts import Chart, charts
 from evenroll.study.domain_pictures import domains_figure, pyplot
 from evenroll.study.experiments import Scale
-from evenroll.study.palette import INK, Look
+from evenroll.study.palette import INK, LineStyle
 from evenroll.study.results import Results
 from evenroll.study.tables import markdown, table
 from evenroll.study.targets import PaperTarget
@@ -101,7 +101,7 @@ def _panel(axis: Any, chart: Chart) -> dict[str, Any]:
     return handles
 
 
-def _fill(look: Look) -> dict[str, Any]:
+def _fill(look: LineStyle) -> dict[str, Any]:
     if look.hollow:
         return {"facecolors": "none", "edgecolors": look.colour.light, "linewidths": 0.8}
     return {"color": look.colour.light, "alpha": 0.8, "lw": 0}

@@ -47,7 +47,7 @@ SMALLEST = 1e-6  # ratios below are shown as such: the estimate is exact, up to 
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """One method on one domain; arrays run over the budgets. `ratio`: MSE / on-policy theory, with a 95 % interval."""
 
     method: str
@@ -94,7 +94,7 @@ class Board:
     steps: tuple[int, ...]
     trials: int
     seed: int
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -181,7 +181,7 @@ def _board(
     known = truth(domain, policy, seed=seed, workers=workers)
     steps = tuple(max(1, math.floor(known.mean_length * b)) for b in budgets)
     theory = known.variance / (np.array(steps) / known.mean_length * known.value**2)
-    rows: list[Row] = []
+    rows: list[BoardRow] = []
     for (sampler, initial), methods in groups.items():
         way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps, initial)
         run_trial(replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
@@ -195,7 +195,7 @@ def _board(
     return Board(str(domain), known, budgets, steps, trials, seed, tuple(rows))
 
 
-def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> Row:
+def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> BoardRow:
     """errors [trials, budgets]."""
     missing = np.isnan(errors).sum(axis=0)
     n = np.maximum(len(errors) - missing, 1)
@@ -203,7 +203,7 @@ def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, micr
     mse = np.where(missing < len(errors), np.nansum(squared, axis=0) / n, np.nan)
     se = np.sqrt(np.nansum((squared - mse) ** 2, axis=0) / np.maximum(n - 1, 1) / n)
     bias = np.where(missing < len(errors), np.nansum(errors, axis=0) / n, np.nan)
-    return Row(method, mse, np.where(n > 1, se, np.nan), theory, bias, missing, runaway, microseconds)
+    return BoardRow(method, mse, np.where(n > 1, se, np.nan), theory, bias, missing, runaway, microseconds)
 
 
 # ---- showing -------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def matrix(board: Board) -> list[str]:
     return lines
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: BoardRow) -> list[str]:
     """A row of the table as text: method, a ratio with its interval per budget, times fewer steps, bias, time."""
     low, high = row.bound(-1), row.bound(1)
     ratios = [_interval(*x) for x in zip(row.ratio, low, high, strict=True)]

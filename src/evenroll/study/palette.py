@@ -43,7 +43,7 @@ class Colour:
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """How a series is drawn. `marker` is disc, square, triangle, diamond, cross or down (a triangle on its tip)."""
 
     colour: Colour
@@ -55,18 +55,18 @@ GREY = Colour("grey", "#85898e", "#8d949b")  # what theory says
 INK = Colour("ink", "#1b1f24", "#e8eaed")
 
 
-def look_of(method: str) -> Look:
+def look_of(method: str) -> LineStyle:
     """The look of a method or of a way to collect: `os` looks like `os/mc`."""
     initial, sampler, _, _ = parts_of(method)
     shade, marker = _shade_and_marker(method)
-    return Look(_colour(sampler, shade), marker, initial)
+    return LineStyle(_colour(sampler, shade), marker, initial)
 
 
-def second_look(method: str) -> Look:
+def second_look(method: str) -> LineStyle:
     """The look of a method where a chart shows it a second time, with another setting."""
     initial, sampler, _, _ = parts_of(method)
     shade, _ = _shade_and_marker(method)
-    return Look(_colour(sampler, shade + (0.8 if shade <= 0.0 else -0.8)), "down", initial)
+    return LineStyle(_colour(sampler, shade + (0.8 if shade <= 0.0 else -0.8)), "down", initial)
 
 
 def _shade_and_marker(method: str) -> tuple[float, str]:

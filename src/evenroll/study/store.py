@@ -223,7 +223,7 @@ def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
 
 
 @dataclass(frozen=True)
-class Row:
+class StoredRow:
     """All blocks that differ only in their trials."""
 
     domain: str
@@ -234,14 +234,14 @@ class Row:
     trials: int
 
 
-def gathered(entries: Iterable[Entry]) -> list[Row]:
+def gathered(entries: Iterable[Entry]) -> list[StoredRow]:
     """Blocks of one experiment together, in the order of domain and method."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         same = {k: v for k, v in entry.identity.items() if k not in ("first", "trials", "environment", "value")}
         groups.setdefault(json.dumps(same, sort_keys=True), []).append(entry)
     rows = [
-        Row(
+        StoredRow(
             group[0].identity["domain"],
             group[0].identity["method"],
             group[0].identity["policy"],
