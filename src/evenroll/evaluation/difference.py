@@ -23,7 +23,7 @@ from evenroll.evaluation.looking import Look
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.intervals.balanced import Interval, balanced_interval, student_t
-from evenroll.samplers import Sampler
+from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import two_digits
 
 
@@ -72,7 +72,7 @@ def difference(
     first: Any,
     second: Any,
     *,
-    sampler: str | Sampler = "auto",
+    sampler: SamplerLike = "auto",
     episodes: int = 100,
     gamma: float = 1.0,
     seed: int = 0,
