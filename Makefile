@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-OLDEST := tests/test_theory.py tests/test_store.py tests/test_leaderboard.py
+OLDEST := tests/laws/test_theory.py tests/study/test_store.py tests/study/test_runner.py tests/study/test_blocks.py tests/study/test_leaderboard.py
 
 .PHONY: demo test seeds mutants oldest lint docs dist chaos fuzz bench clean
 

@@ -4,6 +4,7 @@ each under 50 base seeds. What such a test must say of itself: docs/testing.md; 
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,3 +26,13 @@ def base_seed(request: pytest.FixtureRequest) -> int:
     """The base seed, spread so that no two tests and no two base seeds use the same random numbers."""
     base = getattr(request, "param", request.config.getoption("--base-seed"))
     return int(np.random.SeedSequence([base, zlib.crc32(request.node.originalname.encode())]).generate_state(1)[0] >> 1)
+
+
+@pytest.fixture(scope="session")
+def ppo() -> Any:
+    """A little trained model of Stable-Baselines3 for CartPole-v1. Not every environment of the tests has the library."""
+    import torch
+    from stable_baselines3 import PPO
+
+    torch.set_num_threads(1)  # small networks: threads only wait for each other
+    return PPO("MlpPolicy", "CartPole-v1", n_steps=256, n_epochs=2, seed=0, device="cpu").learn(256)

@@ -15,7 +15,7 @@ RATE, DEVIATION = re.compile(r"P\(false\) ≤ (\d(?:\.\d+)?e-\d+)"), re.compile(
 
 
 def _statistical() -> list[ast.FunctionDef]:
-    trees = (ast.parse(path.read_text()) for path in (ROOT / "tests").glob("test_*.py"))
+    trees = (ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("test_*.py"))
     functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return [f for f in functions if any(ast.unparse(d) == "pytest.mark.statistical" for d in f.decorator_list)]
 

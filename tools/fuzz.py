@@ -210,7 +210,7 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
     from evenroll.policies import load_policy
     from evenroll.study.blocks import Block, Work, compute
     from evenroll.study.store import Store
-    from tests import corpus
+    from tests.files.corpus import valid as corpus
 
     model = as_model(corpus.policy(), None, None)
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SUBSET = (  # quick ones first; what they must compile is what takes the time
-    "tests/test_engine.py::test_a_checkpoint_counts_what_has_ended_by_then",
-    "tests/test_intervals.py::test_student_t_and_clopper_pearson_against_scipy",
-    "tests/test_engine.py::test_trajectories_are_cut_discounted_and_counted_when_finished",
-    "tests/test_engine.py::test_trials_do_not_share_randomness",
-    "tests/test_engine.py::test_behaviour_log_probabilities_are_those_of_theta_b",
-    "tests/test_engine.py::test_columns_agree_with_each_other[ros-gridworld]",
-    "tests/test_environments.py::test_batch_norm_keeps_its_statistics[features]",
-    "tests/test_policies.py::test_score_equals_autograd[gaussian]",
+    "tests/collection/test_rollouts.py::test_a_checkpoint_counts_what_has_ended_by_then",
+    "tests/intervals/test_independent.py::test_student_t_and_clopper_pearson_against_scipy",
+    "tests/collection/test_trial.py::test_trajectories_are_cut_discounted_and_counted_when_finished",
+    "tests/collection/test_trial.py::test_trials_do_not_share_randomness",
+    "tests/samplers/test_ros.py::test_behaviour_log_probabilities_are_those_of_theta_b",
+    "tests/contract/test_samplers.py::test_columns_agree_with_each_other[ros-gridworld]",
+    "tests/adapters/test_torch_module.py::test_batch_norm_keeps_its_statistics[features]",
+    "tests/policies/test_mlp.py::test_score_equals_autograd[gaussian]",
 )
 
 
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-sided quantile",
-        "intervals/balanced.py",
+        "intervals/independent.py",
         "stats.t.ppf(0.5 + confidence / 2, freedom)",
         "stats.t.ppf(confidence, freedom)",
     ),

@@ -12,6 +12,7 @@ from evenroll.errors import SpecError
 from evenroll.estimators import Estimator, get_estimator
 from evenroll.policies import Policy
 from evenroll.samplers import ROS, OnPolicy
+from evenroll.study import compare
 from evenroll.study.method import Method, MethodSpec, get_method
 
 WRITTEN = {
@@ -79,3 +80,27 @@ def test_objects_beside_names() -> None:
 def test_what_cannot_be_read_is_refused(bad: Any) -> None:
     with pytest.raises(SpecError):
         get_method(bad, get_domain("gridworld"))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "rso",
+        "ros:alpha=-1",
+        "ros:alpha=nan",
+        "ros:alpha=inf",
+        "ros:beta=1",
+        "ros:alpha=x",
+        "ros:alpha",
+        "off:delta=2",
+        "bpg:batch=0",
+        "bpg:batch=1.5",
+        "ros/mcc",
+        "ros/",
+        "os/wis+mc",
+        "ros:alpha=1,alpha=2",
+    ],
+)
+def test_bad_methods_are_refused(bad: str) -> None:
+    with pytest.raises(SpecError):
+        compare("gridworld", [bad], trials=1, budget=1)

@@ -5,7 +5,6 @@ ours (file, table, MLP) · Stable-Baselines3 model · torch module · function o
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,10 +51,10 @@ class Model:
     restore: list[Callable[[], None]] = field(default_factory=list)
 
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """Of observations [N, size]: ψ [N, F + 1] (None for a table); logits, or mean and log scale of each dimension."""
+        """At observations [N, size]: ψ [N, F + 1] (None for a table), and what `actions.distribution` is described by."""
         engine = self.engine
         if isinstance(engine, TabularSoftmax):
-            return None, engine.logits[rows[:, 0].astype(np.int64)]
+            return None, engine.parameters_of_actions(rows)
         if isinstance(engine, MLP):
             return engine.features(rows), engine.parameters_of_actions(rows)
         if not isinstance(engine, External) or self.encode is None:
@@ -64,7 +63,8 @@ class Model:
         encoded = [self.encode(shaped[i : i + CHUNK]) for i in range(0, len(shaped), CHUNK)]
         handed = np.concatenate(encoded) if encoded else np.zeros((0, engine.obs_dim))
         width = engine.features_dim
-        return np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32), handed[:, width:]
+        psi = np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32)
+        return psi, engine.parameters_of_actions(handed)
 
     def check(self, rows: np.ndarray) -> None:
         """Raise if the compiled copy of a network disagrees with it on observations [N, size] that were met."""
@@ -72,8 +72,7 @@ class Model:
             return
         some = rows[:: max(len(rows) // CHECKED, 1)]
         theirs = self.torch.outputs(some.reshape(len(some), *self.observations.shape).astype(self.observations.dtype))
-        ours = External(0, choices=self.actions.choices, gaussian=self.actions.real)
-        if not ours.same(self.engine.parameters_of_actions(some), theirs):
+        if not self.actions.distribution.same(self.engine.parameters_of_actions(some), theirs):
             raise PolicyError("the network's compiled copy disagrees with it on observations it met: pass compile=False")
 
     def close(self) -> None:
@@ -218,9 +217,8 @@ def _most_likely(result: Any, actions: Actions) -> np.ndarray:
     result = getattr(result, "base_dist", result)
     out = result.mode if hasattr(result, "log_prob") else result  # tensors have a `mode` of their own
     out = out.detach().double().numpy()
-    if actions.choices and out.ndim == 2 and out.shape[1] == sum(actions.choices) != actions.dim:
-        at = np.cumsum((0, *actions.choices))
-        return np.stack([out[:, a:b].argmax(axis=1) for a, b in itertools.pairwise(at)], axis=1)
+    if actions.choices and out.ndim == 2 and out.shape[1] == actions.distribution.size != actions.dim:
+        return actions.distribution.mode(out)
     return np.asarray(out.reshape(len(out), -1))
 
 
@@ -230,7 +228,7 @@ def _network(
     from evenroll.adapters.torch_module import TorchPolicy
 
     probes = observations.probes()
-    network = TorchPolicy(call, module, actions.choices, actions.real, probes)
+    network = TorchPolicy(call, module, actions.distribution, probes)
     made = Model(name, observations, actions, encode=observations.rows, restore=[network.close])
     if observations.n_states is not None and observations.n_states <= TABLE_SIZE and len(actions.choices) == 1:
         states = observations.start + np.arange(observations.n_states)

@@ -113,7 +113,7 @@ def _activation(data: dict[str, Any]) -> str:
 
 def _tensors(data: bytes) -> dict[str, np.ndarray]:
     try:
-        from evenroll.adapters.torch_module import load_tensors
+        from evenroll.adapters.torch_copies import load_tensors
     except ImportError:
         raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install 'evenroll[torch]'") from None
     try:
@@ -156,7 +156,7 @@ def _build(activation: str, tensors: dict[str, np.ndarray], several: bool) -> An
     head = tensors["action_net.weight"], tensors["action_net.bias"]
     if several:
         MLP(layers, *head, activation=activation)  # refuses what does not fit together
-        from evenroll.adapters.torch_module import sequential
+        from evenroll.adapters.torch_copies import sequential
 
         return sequential([*layers, head], activation)
     log_std = tensors.get("log_std")

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from evenroll.errors import PolicyError, SpecError
+from evenroll.policies.distributions import Categorical, Distribution, Gaussian
 
 TABLE_SIZE = 20_000  # states up to which a policy on numbered states is written out as a table
 
@@ -38,6 +39,11 @@ class Actions:
     @functools.cached_property
     def dim(self) -> int:
         return len(self.choices) or self.real
+
+    @functools.cached_property
+    def distribution(self) -> Distribution:
+        """How actions are distributed, where logits, or means and log scales, are given (`Policy.parameters_of_actions`)."""
+        return Categorical(self.choices) if self.choices else Gaussian(self.real)
 
     @functools.cached_property
     def _low(self) -> np.ndarray:

@@ -1,25 +1,24 @@
-"""Policies and torch: ours as torch modules, and anybody's torch modules as policies that evenroll can run.
+"""Anybody's torch modules as policies that evenroll can run.
 
-A network is run through torch, one forward pass a step, and hands its features (the input of its last `nn.Linear`) and
-outputs to the compiled pieces; an MLP is recognised, by what it computes, and compiled. The only file that imports torch.
+A network is run through torch, one forward pass a step, and hands its features (the input of its last `nn.Linear`) and its
+outputs to the compiled pieces. An MLP is recognised, by what it computes, and compiled. torch is an optional dependency:
+this file and its two neighbours that import it at their top are themselves imported only where a torch policy is met.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch.distributions import Categorical, Independent, Normal
+from torch.distributions import Categorical as TorchCategorical
+from torch.distributions import Independent, Normal
 
 from evenroll.errors import PolicyError
-from evenroll.policies.base import Policy
-from evenroll.policies.external import normalised
-from evenroll.policies.mlp import MLP, NORM_EPSILON
-from evenroll.policies.tabular import TabularSoftmax
+from evenroll.policies.distributions import Categorical, Distribution
+from evenroll.policies.mlp import MLP
 
 MOST_FEATURES = 256  # wider ones are projected at random: a step costs D², and few episodes cannot balance more
 IMPOSSIBLE = -800.0  # a logit so low that its action is never drawn, for −inf
@@ -27,79 +26,20 @@ CLOSE = 1e-4  # outputs of a network and of its compiled copy agree to this, rel
 RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
 
-def _parameter(x: Any) -> torch.nn.Parameter:
-    return torch.nn.Parameter(torch.tensor(np.asarray(x), dtype=torch.float64))
-
-
-class _Table(torch.nn.Module):
-    def __init__(self, policy: TabularSoftmax) -> None:
-        super().__init__()
-        self.logits = torch.nn.Parameter(torch.tensor(policy.logits))
-
-    def forward(self, state: Any) -> Any:
-        return Categorical(logits=self.logits[int(state)])
-
-
-class _Network(torch.nn.Module):
-    def __init__(self, policy: MLP) -> None:
-        super().__init__()
-        self.policy = policy
-        if policy.norm is not None:
-            mean, var, weight, bias = policy.norm
-            self.register_buffer("mean", torch.tensor(mean))
-            self.register_buffer("scale", 1.0 / torch.sqrt(torch.tensor(var) + NORM_EPSILON))
-            self.norm_weight, self.norm_bias = _parameter(weight), _parameter(bias)
-        self.weights = torch.nn.ParameterList([_parameter(w) for w, _ in policy.layers] + [_parameter(policy.head_weight)])
-        self.biases = torch.nn.ParameterList([_parameter(b) for _, b in policy.layers] + [_parameter(policy.head_bias)])
-        if policy.scale == "log_std" and policy.head == "gaussian":
-            self.log_std = _parameter(policy.log_std)
-
-    def forward(self, state: Any) -> Any:
-        x = torch.as_tensor(np.asarray(state), dtype=torch.float64)
-        policy = self.policy
-        if policy.norm is not None:
-            x = (x - self.mean) * self.scale * self.norm_weight + self.norm_bias
-        *hidden, head = zip(self.weights, self.biases, strict=True)
-        for w, b in hidden:
-            x = torch.nn.functional.linear(x, w, b)
-            x = torch.relu(x) if policy.activation == "relu" else torch.tanh(x)
-        out = torch.nn.functional.linear(x, *head)
-        if policy.head == "softmax":
-            return Categorical(logits=out)
-        if policy.scale == "log_std":
-            mean, scale = out, self.log_std.exp()
-        else:
-            mean, scale = out[..., 0::2], torch.nn.functional.softplus(out[..., 1::2])
-        return Normal(torch.tanh(mean) if policy.mean == "tanh" else mean, scale)
-
-
-def to_torch(policy: Policy) -> torch.nn.Module:
-    """The same policy in torch, float64."""
-    if isinstance(policy, TabularSoftmax):
-        return _Table(policy)
-    if isinstance(policy, MLP):
-        return _Network(policy)
-    raise PolicyError(f"no torch version of a policy of type {type(policy).__name__}")
-
-
-# ---- anybody's networks ----------------------------------------------------------------------------------------
-
-
 class TorchPolicy:
     """A network that maps observations to distributions of actions.
 
-    call       a batch of observations (array [n, …]) → distribution, list of them, or tensor of logits
-    module     what `call` runs: switched to evaluation mode, searched for its last linear layer
-    choices, real  the actions (spaces.Actions)
-    probes     observations to try it on
+    call          a batch of observations (array [n, …]) → distribution, list of them, or tensor of logits
+    module        what `call` runs: switched to evaluation mode, searched for its last linear layer
+    distribution  the family that the environment's actions have: described by logits, or by means and log scales
+    probes        observations to try it on
     """
 
     def __init__(
         self,
         call: Callable[[np.ndarray], Any],
         module: torch.nn.Module,
-        choices: Sequence[int],
-        real: int,
+        distribution: Distribution,
         probes: np.ndarray,
     ) -> None:
         for part in module.modules():
@@ -107,8 +47,10 @@ class TorchPolicy:
                 raise PolicyError(
                     f"recurrent policies ({type(part).__name__}) are not supported yet: their features depend on the past"
                 )
-        self.call, self.module, self.choices, self.real = call, module, tuple(choices), real
-        self.probed = np.zeros((0, 0))  # outputs on the probes; logits as log-probabilities
+        self.call, self.module, self.distribution = call, module, distribution
+        self.choices = distribution.choices if isinstance(distribution, Categorical) else ()
+        self.real = 0 if self.choices else distribution.action_dim
+        self.probed = np.zeros((0, 0))  # normalised outputs on the probes
         module.eval()
         self.calls = _watch(self, probes)
         self.head = self._find_head()
@@ -145,7 +87,7 @@ class TorchPolicy:
     def _explains(self, outputs: np.ndarray) -> bool:
         theirs = self.probed
         if self.choices:
-            return outputs.shape == theirs.shape and _close(normalised(outputs, self.choices), theirs)
+            return outputs.shape == theirs.shape and _close(self.distribution.normalised(outputs), theirs)
         return any(
             part.shape == theirs[:, 0::2].shape and _close(part, theirs[:, 0::2]) for part in (outputs, np.tanh(outputs))
         )
@@ -170,9 +112,9 @@ class TorchPolicy:
         result = getattr(result, "distribution", result)  # Stable-Baselines3 wraps torch's
         if isinstance(result, Independent):
             result = result.base_dist
-        if isinstance(result, list | tuple) and all(isinstance(x, Categorical) for x in result):
+        if isinstance(result, list | tuple) and all(isinstance(x, TorchCategorical) for x in result):
             return self._logits(torch.cat([x.logits for x in result], dim=-1))
-        if isinstance(result, Categorical):
+        if isinstance(result, TorchCategorical):
             return self._logits(result.logits)
         if isinstance(result, Normal):
             if not self.real:
@@ -208,7 +150,7 @@ class TorchPolicy:
             return Normal(out[:, 0::2], out[:, 1::2].exp()).log_prob(a).sum(dim=1)
         parts = torch.split(out, self.choices, dim=1)
         chosen = torch.as_tensor(actions, dtype=torch.int64)
-        return sum(Categorical(logits=x).log_prob(chosen[:, i]) for i, x in enumerate(parts))
+        return sum(TorchCategorical(logits=x).log_prob(chosen[:, i]) for i, x in enumerate(parts))
 
     # ---- recognised ------------------------------------------------------------------------------------------------
 
@@ -239,8 +181,7 @@ class TorchPolicy:
             tensors[:-1], *tensors[-1], activation=activation, head="gaussian" if self.real else "softmax",
             mean="tanh" if squashed else "identity", scale="log_std" if self.real else "softplus", log_std=log_std,
         )  # fmt: skip
-        ours = np.array([mlp.outputs(row) for row in rows])
-        ours = ours if self.real else normalised(ours, self.choices)
+        ours = mlp.distribution.normalised(np.array([mlp.outputs(row) for row in rows]))
         return mlp if ours.shape == self.probed.shape and _close(ours, self.probed) else None
 
 
@@ -274,7 +215,7 @@ def _watch(policy: TorchPolicy, probes: np.ndarray) -> list[_Call]:
             hook.remove()
     if len(out) != len(probes):
         raise PolicyError(f"the policy gives {len(out)} distributions for {len(probes)} observations: it must take a batch")
-    policy.probed = normalised(out, policy.choices) if policy.choices else out
+    policy.probed = policy.distribution.normalised(out)
     return calls
 
 
@@ -294,77 +235,3 @@ def call_module(module: torch.nn.Module, whole: bool) -> Callable[[np.ndarray], 
         raise PolicyError(f"the policy lives on {device}: move it to the processor with .cpu()")
     kind = torch.int64 if whole else dtype
     return lambda observations: module(torch.as_tensor(observations).to(kind))
-
-
-class RosThroughTorch:
-    """Full ROS for any network: θ_b = θ_e − (α/k) S, with S = Σ ∇log π_e summed by `backward` itself into one flat buffer.
-
-    A step of all lanes is a forward pass at θ_b, and a forward and a backward pass at θ_e. θ_b stays the same for all lanes
-    of a step: unlike `auto`, ROS must run the network again to use what it has just learnt.
-    """
-
-    def __init__(self, policy: TorchPolicy, alpha: float) -> None:
-        self.policy, self.alpha, self.k = policy, alpha, 0
-        self.parameters = [p for p in policy.module.parameters() if p.requires_grad]
-        if not self.parameters:
-            raise PolicyError("ros needs a network with parameters that require gradients")
-        self.theta = torch.cat([p.detach().reshape(-1) for p in self.parameters])
-        self.S = torch.zeros_like(self.theta)
-        at = 0
-        for p in self.parameters:
-            p.grad = self.S[at : at + p.numel()].view_as(p)
-            at += p.numel()
-
-    def _set(self, theta: torch.Tensor) -> None:
-        at = 0
-        with torch.no_grad():
-            for p in self.parameters:
-                p.copy_(theta[at : at + p.numel()].view_as(p))
-                at += p.numel()
-
-    def outputs(self, observations: np.ndarray) -> np.ndarray:
-        """The network's outputs at θ_b."""
-        if self.k == 0 or self.alpha == 0.0:
-            return self.policy.outputs(observations)
-        self._set(torch.add(self.theta, self.S, alpha=-self.alpha / self.k))
-        try:
-            return self.policy.outputs(observations)
-        finally:
-            self._set(self.theta)
-
-    def learn(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """S += Σ ∇log π_e(a|s); returns log π_e(a|s)."""
-        log_e = self.policy.log_probs(observations, actions)
-        log_e.sum().backward()
-        self.k += len(actions)
-        return log_e.detach().double().numpy()
-
-    def close(self) -> None:
-        for p in self.parameters:
-            p.grad = None
-
-
-# ---- files -------------------------------------------------------------------------------------------------------
-
-
-def load_tensors(data: bytes) -> dict[str, np.ndarray]:
-    """Named tensors of a .pth file; `weights_only`: nothing in it is executed."""
-    try:
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        if sum(tensor.numel() for tensor in found.values()) > len(data):  # one number may be told to fill a huge tensor
-            raise ValueError("more numbers than bytes")
-        return {str(name): tensor.double().numpy() for name, tensor in found.items()}
-    except Exception as error:  # whatever a damaged or malicious file makes torch raise
-        raise PolicyError(f"its tensors cannot be read ({type(error).__name__})") from None
-
-
-def sequential(tensors: Sequence[tuple[np.ndarray, np.ndarray]], activation: str) -> torch.nn.Module:
-    """Linear layers with an activation in between, from their tensors."""
-    parts: list[torch.nn.Module] = []
-    for w, b in tensors:
-        layer = torch.nn.Linear(w.shape[1], w.shape[0])
-        with torch.no_grad():
-            layer.weight.copy_(torch.tensor(w))
-            layer.bias.copy_(torch.tensor(b))
-        parts += [layer, torch.nn.Tanh() if activation == "tanh" else torch.nn.ReLU()]
-    return torch.nn.Sequential(torch.nn.Flatten(), *parts[:-1])

@@ -13,7 +13,7 @@ import typer
 from evenroll.cli.options import ExecutorOption, JsonOption, SeedOption, WorkersOption
 
 if TYPE_CHECKING:
-    from evenroll.study.reproduce import Progress
+    from evenroll.study.reproduce import ReproductionProgress
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for the store, figures and report.html.")]
 
@@ -94,7 +94,8 @@ def _list(names: list[str], scale: Any, roster: Any, workers: int | None, direct
 
     from evenroll.cli.console import out
     from evenroll.executors.pool import default_workers
-    from evenroll.study.reproduce import choose, plans, total_seconds
+    from evenroll.study.costs import plans, total_seconds
+    from evenroll.study.reproduce import choose
 
     workers = workers or default_workers()
     table = Table(title=f"{scale.trials} trials, budget {scale.budget:g}; times on {workers} workers", title_justify="left")
@@ -114,7 +115,7 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def _bars(quiet: bool) -> Iterator[Callable[[ReproductionProgress], None]]:
     """Two bars on standard error: the current target, and everything."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bars
@@ -128,7 +129,7 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         def left(seconds: float | None) -> str:
             return "" if seconds is None else f"{_duration(seconds)} left"
 
-        def tell(p: Progress) -> None:
+        def tell(p: ReproductionProgress) -> None:
             bars.update(whole, completed=p.whole, left=left(p.whole_left))
             bars.update(current, description=p.target, completed=p.share, left=left(p.left))
 

@@ -23,7 +23,7 @@ from evenroll.samplers import ROS, OnPolicy
 from evenroll.samplers.table import SamplerLike, get_sampler
 
 if TYPE_CHECKING:
-    from evenroll.adapters.torch_module import RosThroughTorch
+    from evenroll.adapters.ros_through_torch import RosThroughTorch
 
 KEPT = 256  # observations of up to so many numbers are kept unless told otherwise
 LONGEST_EPISODE = 1_000_000  # steps after which an environment without a limit is thought never to end
@@ -78,7 +78,7 @@ class Recorder:
         if engine is None:
             chosen = OnPolicy()  # nothing to balance
         elif isinstance(chosen, ROS) and isinstance(engine, External) and self.model.torch is not None:
-            from evenroll.adapters.torch_module import RosThroughTorch
+            from evenroll.adapters.ros_through_torch import RosThroughTorch
 
             if self.initial is not None:
                 raise SpecError("ros through torch does not start from initial data; auto does")

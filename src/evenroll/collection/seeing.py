@@ -24,7 +24,7 @@ def see(model: Model, data: Rollouts) -> Rollouts:
     if model.observations.n_states is not None:
         _check_numbers("state", observations, (model.observations.n_states,))
     features, outputs = model.of_rows(observations)
-    log_e = External(0, choices=model.actions.choices, gaussian=model.actions.real).log_probs(outputs, actions)
+    log_e = model.actions.distribution.log_probs(outputs, actions)
     if not np.isfinite(log_e).all():
         raise DataError(f"the policy never takes the action of row {int(np.flatnonzero(~np.isfinite(log_e))[0])}")
     seen = dataclasses.replace(data, log_e=log_e)

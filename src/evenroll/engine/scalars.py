@@ -12,13 +12,14 @@ from numba.extending import intrinsic
 from evenroll.engine.pieces import FUSED, INTERPRETED
 
 SQRT_2PI = 2.5066282746310002
+LEAST_SOFTPLUS = 1e-6  # the smallest scale of a Gaussian, so that a density stays finite
 
 
 @njit
 def softplus(x: float) -> float:
-    """log(1 + eˣ) without overflow; never below 1e-6, so that a density stays finite."""
+    """log(1 + eˣ) without overflow, and never below LEAST_SOFTPLUS."""
     value = x if x > 20.0 else math.log1p(math.exp(x))
-    return max(value, 1e-6)
+    return max(value, LEAST_SOFTPLUS)
 
 
 @njit

@@ -16,7 +16,15 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.thin_matrices import apply, column_counts, column_sums, solve_positive, weighted_gram
 from evenroll.errors import DataError
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.policies.heads import LOG_SQRT_2PI
+from evenroll.policies.distributions import (
+    MEAN_LINKS,
+    SCALE_LINKS,
+    Gaussian,
+    Link,
+    log_softmax,
+    normal_log_density,
+    softmax,
+)
 
 ITERATIONS = 300
 CLOSE = 1e-3  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
@@ -64,20 +72,24 @@ def fitted_log_probs(policy: Policy, rollouts: Rollouts) -> np.ndarray:
         raise DataError(f"a maximum-likelihood fit of {type(policy).__name__} is not known")
     psi = policy_features(policy, rollouts)
     if policy.n_actions is not None:
-        head = np.concatenate([policy.head_weight.T, policy.head_bias[None]])
+        head = policy.head_matrix
         model = SoftmaxHead(psi, actions[:, 0].astype(np.int64), policy.n_actions)
         return maximise(model, (head[:, 1:] - head[:, :1]).T.ravel())
     return np.sum([_fit_gaussian(policy, psi, actions[:, i], i) for i in range(policy.action_dim)], axis=0)
 
 
 def _fit_gaussian(policy: MLP, psi: np.ndarray, actions: np.ndarray, dimension: int) -> np.ndarray:
-    row = dimension if policy.log_std is not None else 2 * dimension
-    mean = np.append(policy.head_weight[row], policy.head_bias[row])
+    """log π̂ of one dimension of the actions; the dimensions are independent of each other."""
+    distribution = policy.distribution
+    assert isinstance(distribution, Gaussian)
     if policy.log_std is not None:
+        mean = policy.head_matrix[:, dimension]
         phi, scale = np.ones((len(psi), 1)), policy.log_std[dimension : dimension + 1]
     else:
-        phi, scale = psi, np.append(policy.head_weight[row + 1], policy.head_bias[row + 1])
-    return maximise(GaussianHead(psi, phi, actions, policy.mean, policy.scale), np.append(mean, scale))
+        mean = policy.head_matrix[:, 2 * dimension]
+        phi, scale = psi, policy.head_matrix[:, 2 * dimension + 1]
+    links = MEAN_LINKS[distribution.mean], SCALE_LINKS[distribution.scale]
+    return maximise(GaussianHead(psi, phi, actions, *links), np.append(mean, scale))
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------------------
@@ -124,10 +136,7 @@ class SoftmaxHead:
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         logits = np.zeros((self.n, len(self.psi)))
         logits[1:] = apply(self.psi, x.reshape(self.n - 1, -1).T).T
-        logits -= logits.max(axis=0)
-        p = np.exp(logits)
-        total = p.sum(axis=0)
-        return logits[self.actions, np.arange(len(self.psi))] - np.log(total), p / total
+        return log_softmax(logits.T)[np.arange(len(self.psi)), self.actions], softmax(logits.T).T
 
     def gradient(self, at: np.ndarray) -> np.ndarray:
         """Σ (1{a} − p) ⊗ ψ."""
@@ -153,8 +162,8 @@ class GaussianHead:
     psi: np.ndarray
     phi: np.ndarray  # ψ again, or a constant where the scale does not depend on the state
     actions: np.ndarray
-    mean: str
-    scale: str
+    mean: Link
+    scale: Link
 
     @property
     def designs(self) -> list[np.ndarray]:
@@ -163,16 +172,11 @@ class GaussianHead:
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         m = self.psi.shape[1]
         raw_mean, raw_scale = apply(self.psi, x[:m, None])[:, 0], apply(self.phi, x[m:, None])[:, 0]
-        mean = np.tanh(raw_mean) if self.mean == "tanh" else raw_mean
-        mean_slope = 1.0 - mean**2 if self.mean == "tanh" else np.ones_like(mean)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a step too far has no likelihood: nan
-            if self.scale == "softplus":
-                scale = np.logaddexp(0.0, raw_scale)
-                scale_slope = -np.expm1(-scale)  # the sigmoid
-            else:
-                scale = scale_slope = np.exp(raw_scale)
+            mean, scale = self.mean.of(raw_mean), self.scale.of(raw_scale)
             z = (self.actions - mean) / scale
-            return -0.5 * z**2 - np.log(scale) - LOG_SQRT_2PI, (z, mean_slope / scale, scale_slope / scale)
+            slopes = self.mean.slope(mean) / scale, self.scale.slope(scale) / scale
+            return normal_log_density(z, np.log(scale)), (z, *slopes)
 
     def gradient(self, at: tuple[np.ndarray, ...]) -> np.ndarray:
         z, by_mean, by_scale = at

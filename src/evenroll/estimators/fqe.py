@@ -26,6 +26,7 @@ from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.behavior_fit import policy_features, table_cells
 from evenroll.estimators.importance import finished
 from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.policies.distributions import Categorical
 
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # relative to each feature's own sum of squares; the first that is stable
 
@@ -180,38 +181,31 @@ def _stationary(P: Any, pi: np.ndarray, r: np.ndarray, gamma: float) -> np.ndarr
 class ActionBasis:
     """Functions of the action, h(s, a) [k], and their means under π_e, h̄(s) = Σ_a π_e(a|s) h(s, a).
 
-    Discrete actions: 1{a}, and h̄ = π_e. Gaussian: 1, z and (z² − 1)/√2 of each dimension, z = (a − μ_e)/σ_e: h̄ = (1, 0, …).
+    Discrete actions: 1{a}, and h̄ = π_e. Gaussian: 1 and the scores of the action, whose means are 0: h̄ = (1, 0, …).
     """
 
     policy: MLP
 
     def values(self, psi: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """h of every step, [N, k]."""
         if self.policy.n_actions is not None:
             return np.asarray(np.eye(self.policy.n_actions)[actions[:, 0].astype(np.int64)])
-        mean, scale = gaussian_parameters(self.policy, psi)
-        z = (actions - mean) / scale
-        return np.concatenate([np.ones((len(z), 1)), z, (z**2 - 1.0) / np.sqrt(2.0)], axis=1)
+        scores = self.policy.distribution.scores(outputs_of(self.policy, psi), actions)
+        return np.append(np.ones((len(scores), 1)), scores, axis=1)
 
     def means(self, psi: np.ndarray) -> np.ndarray:
-        if self.policy.n_actions is not None:
-            logits = _head(self.policy, psi)
-            p = np.exp(logits - logits.max(axis=1, keepdims=True))
-            return np.asarray(p / p.sum(axis=1, keepdims=True))
-        h = np.zeros((len(psi), 1 + 2 * self.policy.action_dim))
+        """h̄ of every step, [N, k]."""
+        distribution = self.policy.distribution
+        if isinstance(distribution, Categorical):
+            return distribution.probabilities(outputs_of(self.policy, psi))
+        h = np.zeros((len(psi), 1 + distribution.score_kinds))
         h[:, 0] = 1.0
         return h
 
 
-def _head(policy: MLP, psi: np.ndarray) -> np.ndarray:
-    return apply(psi, np.concatenate([policy.head_weight.T, policy.head_bias[None]]))
-
-
-def gaussian_parameters(policy: MLP, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and scale of π_e, [N, action_dim] each."""
-    raw = _head(policy, psi)
-    mean = raw if policy.log_std is not None else raw[:, 0::2]
-    scale = np.exp(policy.log_std) * np.ones_like(mean) if policy.log_std is not None else np.logaddexp(0.0, raw[:, 1::2])
-    return np.tanh(mean) if policy.mean == "tanh" else mean, scale
+def outputs_of(policy: MLP, psi: np.ndarray) -> np.ndarray:
+    """The policy's outputs [N, outputs] from its features ψ [N, F + 1]."""
+    return policy.outputs_of_rows(apply(psi, policy.head_matrix))
 
 
 @dataclass(frozen=True)

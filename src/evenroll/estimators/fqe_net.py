@@ -19,9 +19,10 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError, SpecError
 from evenroll.estimators.behavior_fit import policy_features, table_cells
-from evenroll.estimators.fqe import ActionBasis, discount_sum, gaussian_parameters, steps_of
+from evenroll.estimators.fqe import discount_sum, outputs_of, steps_of
 from evenroll.estimators.importance import finished
 from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.policies.distributions import Categorical, Gaussian
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class _Data:
             states = table_cells(policy, rollouts)[0][: self.size]
             self.states = self.torch.as_tensor(states)
             self.state_codes = self._parameter((len(policy.table), settings.embedding), 1.0)
-            self.policy = (self._real(policy.table[states]),)
+            self.policy: tuple[Any, ...] = (self._real(policy.table[states]),)
             return
         if not isinstance(policy, MLP):
             raise DataError(f"fqe-net does not know how {type(policy).__name__} chooses")
@@ -125,7 +126,12 @@ class _Data:
         spread = observations.std(axis=0)
         self.states = self._real((observations - observations.mean(axis=0)) / np.where(spread == 0.0, 1.0, spread))
         psi = policy_features(policy, rollouts)[: self.size]
-        arrays = (ActionBasis(policy).means(psi),) if policy.n_actions is not None else gaussian_parameters(policy, psi)
+        outputs, distribution = outputs_of(policy, psi), policy.distribution
+        if isinstance(distribution, Categorical):
+            arrays = [distribution.probabilities(outputs)]
+        else:
+            assert isinstance(distribution, Gaussian)
+            arrays = [distribution.means(outputs), distribution.scales(outputs)]
         self.policy = tuple(self._real(x) for x in arrays)
 
     def _real(self, x: np.ndarray) -> Any:

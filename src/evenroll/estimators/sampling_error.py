@@ -27,7 +27,7 @@ def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
     if rollouts.steps == 0:
         return float("nan")
     if isinstance(policy, External):  # of the last layer
-        scores = policy.output_scores(rollouts.column("outputs"), rollouts.column("actions"))
+        scores = policy.distribution.scores(rollouts.column("outputs"), rollouts.column("actions"))
         return float(np.mean(np.abs(scores.T @ rollouts.column("features"))) / rollouts.steps)
     total = policy.score_sum(rollouts.column("observations"), rollouts.column("actions"))
     return float(np.mean(np.abs(total.astype(np.float64))) / rollouts.steps)

@@ -15,6 +15,7 @@ from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
 from evenroll.policies import External, TabularSoftmax
+from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.samplers.auto_network import gain
 
 BANDS = 3  # of each observation's numbers
@@ -87,18 +88,18 @@ def diagnose(data: Rollouts, model: Model) -> Diagnosis:
     assert engine is not None
     psi, outputs = model.of_rows(data.column("observations"))
     observations, actions = data.column("observations"), data.column("actions")
-    probe = External(0, choices=model.actions.choices, gaussian=model.actions.real)
-    scores = probe.output_scores(outputs, actions)
-    spread = _variances(scores, outputs, probe)
+    distribution = model.actions.distribution
+    scores, spread = distribution.scores(outputs, actions), distribution.variances(outputs)
     if psi is None:
-        excess, directions = _table_excess(observations, scores, outputs)
+        assert isinstance(distribution, Categorical)
+        excess, directions = _table_excess(observations, scores, distribution.probabilities(outputs))
     else:
-        excess, directions = _excess(_discounts(data), psi.astype(np.float64), scores, spread, probe.score_kinds)
+        excess, directions = _excess(_discounts(data), psi.astype(np.float64), scores, spread, distribution.score_kinds)
     try:
         balanced = score_regression(data, engine).value
     except NoEstimate:
         balanced = None
-    cells = _cells(observations, scores, spread, outputs, model, isinstance(engine, TabularSoftmax))
+    cells = _cells(observations, scores, spread, distribution, isinstance(engine, TabularSoftmax))
     return Diagnosis(
         episodes=data.episodes,
         steps=data.steps,
@@ -121,20 +122,6 @@ def _discounts(data: Rollouts) -> np.ndarray:
     return np.asarray(data.gamma ** t.astype(np.float64))
 
 
-def _variances(scores: np.ndarray, outputs: np.ndarray, probe: External) -> np.ndarray:
-    """Var_e of each score [N, scores]: π(1 − π), or 1."""
-    if not probe.choices:
-        return np.ones_like(scores)
-    parts, at = [], 0
-    for n in probe.choices:
-        logits = outputs[:, at : at + n]
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        parts.append(p * (1.0 - p))
-        at += n
-    return np.concatenate(parts, axis=1)
-
-
 def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: np.ndarray, kinds: int) -> tuple[float, int]:
     """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ, one K for all scores (as `auto` has it)."""
     weighted = discount[:, None] * psi
@@ -145,10 +132,9 @@ def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: n
     return float(np.sum(S * np.linalg.solve(K, S.T).T)) / directions, directions
 
 
-def _table_excess(observations: np.ndarray, scores: np.ndarray, logits: np.ndarray) -> tuple[float, int]:
+def _table_excess(observations: np.ndarray, scores: np.ndarray, p: np.ndarray) -> tuple[float, int]:
     """Pearson's χ² over its degrees of freedom: Σ (count − expected)²/expected of all actions in the states met."""
     states, where = np.unique(observations[:, 0].astype(np.int64), return_inverse=True)
-    p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
     off, expected = np.zeros((len(states), p.shape[1])), np.zeros((len(states), p.shape[1]))
     np.add.at(off, where, scores)
     np.add.at(expected, where, p)
@@ -175,7 +161,7 @@ def repair_steps(excess: float, directions: int, steps: int, length: float) -> i
 
 
 def _cells(
-    observations: np.ndarray, scores: np.ndarray, spread: np.ndarray, outputs: np.ndarray, model: Model, table: bool
+    observations: np.ndarray, scores: np.ndarray, spread: np.ndarray, distribution: Distribution, table: bool
 ) -> list[Cell]:
     """Counts against expectations: of every state of a table; else of the lower, middle and upper third of each number."""
     groups: list[tuple[str, np.ndarray]] = [("anywhere", np.ones(len(scores), bool))]
@@ -193,18 +179,17 @@ def _cells(
                     inside = f"≥ {low:.3g}" if high == math.inf else f"< {high:.3g}"
                     text = inside if math.inf in (-low, high) else f"{low:.3g} … {high:.3g}"
                     groups.append((f"x{i} {text}", band == b))
-    names = _names(model)
     cells = []
     for where, rows in groups:
         total, variance, n = scores[rows].sum(axis=0), spread[rows].sum(axis=0), int(rows.sum())
-        for j, name in enumerate(names):
+        for j, name in enumerate(distribution.score_names):
             if variance[j] <= 0.0:
                 continue
             z = float(total[j] / math.sqrt(variance[j]))
-            if model.actions.choices:
+            if isinstance(distribution, Categorical):
                 taken = float(round(_taken(scores[rows, j])))
                 cells.append(Cell(where, name, taken, taken - float(total[j]), z))
-            elif j < model.actions.real:
+            elif j < distribution.action_dim:
                 cells.append(Cell(where, name, float(total[j]) / n, 0.0, z))
             else:
                 cells.append(Cell(where, name, 1.0 + math.sqrt(2.0) * float(total[j]) / n, 1.0, z))
@@ -214,11 +199,3 @@ def _cells(
 def _taken(scores: np.ndarray) -> float:
     """How often: the score of an action taken is 1 − π ≥ 0, of one not taken −π."""
     return float((scores >= 0).sum())
-
-
-def _names(model: Model) -> list[str]:
-    if len(model.actions.choices) == 1:
-        return [f"action {a}" for a in range(model.actions.choices[0])]
-    if model.actions.choices:
-        return [f"action{f} {a}" for f, n in enumerate(model.actions.choices) for a in range(n)]
-    return [f"action{i} higher" for i in range(model.actions.real)] + [f"action{i} wider" for i in range(model.actions.real)]

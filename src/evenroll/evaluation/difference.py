@@ -22,7 +22,8 @@ from evenroll.evaluation.evaluate import Budget, Progress, evaluate_source
 from evenroll.evaluation.looking import Look
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
-from evenroll.intervals.balanced import Interval, balanced_interval, student_t
+from evenroll.intervals.balanced import balanced_interval
+from evenroll.intervals.independent import Interval, student_t
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import two_digits
 

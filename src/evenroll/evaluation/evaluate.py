@@ -14,7 +14,7 @@ from evenroll.estimators.table import EstimatorLike, get_estimator
 from evenroll.evaluation.looking import Look, Seen, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
-from evenroll.intervals.balanced import Interval
+from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
 
@@ -133,7 +133,7 @@ def evaluate_source(
                 tell(done)
         return source.rollouts()
 
-    def see(data: Rollouts, level: float) -> tuple[float, Interval | str]:
+    def see(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
         return look.at(data, source.policy, source.sampler, source.divergence, level)
 
     known = None

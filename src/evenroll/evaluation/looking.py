@@ -17,7 +17,8 @@ from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
 from evenroll.evaluation.result import Evaluation, Quantity
-from evenroll.intervals.balanced import Interval, estimate_with_interval
+from evenroll.intervals.balanced import estimate_with_interval
+from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.policies import External, Policy
 from evenroll.samplers import Sampler
 
@@ -41,7 +42,7 @@ class Look:
 
     def at(
         self, data: Rollouts, policy: Policy | None, sampler: Sampler, divergence: Divergence, confidence: float
-    ) -> tuple[float, Interval | str]:
+    ) -> tuple[float, Interval | NoInterval]:
         """The estimate, and the interval that belongs to it or the reason why there is none."""
         estimator = self.estimator
         if policy is None and (estimator.name != "mc" or self.interval == "score"):
@@ -54,7 +55,7 @@ class Look:
             data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
         )
         if isinstance(found, Interval) and found.kind == "score" and divergence.runs_away:
-            return value, f"{sampler} runs away from the policy, and the data with it"
+            return value, NoInterval(f"{sampler} runs away from the policy, and the data with it")
         return value, found
 
 
@@ -70,11 +71,13 @@ class Seen:
     name: str
     seed: int
 
-    def look(self, look: Look, confidence: float) -> tuple[float, Interval | str]:
+    def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
         return look.at(self.data, self.policy, self.sampler, self.divergence, confidence)
 
 
-def report(seen: Seen, look: Look, confidence: float, known: tuple[float, Interval | str] | None = None) -> Evaluation:
+def report(
+    seen: Seen, look: Look, confidence: float, known: tuple[float, Interval | NoInterval] | None = None
+) -> Evaluation:
     """Everything that is said of an evaluation; `known`: value and interval, where they were looked at already."""
     data, policy, divergence, estimator = seen.data, seen.policy, seen.divergence, look.estimator
     with single_threaded_blas():
@@ -87,7 +90,7 @@ def report(seen: Seen, look: Look, confidence: float, known: tuple[float, Interv
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
             confidence=confidence,
-            why=None if interval is not None else str(found),
+            why=found.why if isinstance(found, NoInterval) else None,
             interval=None if interval is None else interval.kind,
             note=None if interval is None else interval.note,
             fallback=interval is not None and interval.fallback,

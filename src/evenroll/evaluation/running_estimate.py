@@ -12,7 +12,7 @@ from evenroll.errors import EvenrollError
 from evenroll.estimators.table import get_estimator
 from evenroll.evaluation.looking import Look, Seen
 from evenroll.files.figures import save_figure
-from evenroll.intervals.balanced import Interval, student_t
+from evenroll.intervals.independent import Interval, student_t
 
 POINTS = 24
 FIRST = 10  # episodes

@@ -18,7 +18,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
 from evenroll.domains.environment import Environment
 from evenroll.errors import SpecError
-from evenroll.intervals.balanced import Interval
+from evenroll.intervals.independent import Interval, NoInterval
 
 PILOT = 200  # episodes before the first look; 100 leaves skewed returns under-covered (docs/intervals.md)
 MARGIN = 1.3  # episodes planned over episodes predicted: a third look costs more
@@ -57,11 +57,11 @@ def spending(look: int) -> float:
 def collect_until(
     driver: Driver,
     env: Environment,
-    look: Callable[[Rollouts, float], tuple[float, Interval | str]],
+    look: Callable[[Rollouts, float], tuple[float, Interval | NoInterval]],
     target: Target,
     confidence: float,
     most: int,
-) -> tuple[Rollouts, float, Interval | str]:
+) -> tuple[Rollouts, float, Interval | NoInterval]:
     """Collect and look until the interval is narrow enough or `most` episodes are there: (data, value, interval)."""
     data: Rollouts | None = None
 
@@ -76,18 +76,18 @@ def collect_until(
 
 def look_until(
     collect: Callable[[int], Rollouts],
-    look: Callable[[Rollouts, float], tuple[float, Interval | str]],
+    look: Callable[[Rollouts, float], tuple[float, Interval | NoInterval]],
     target: Target,
     confidence: float,
     most: int,
-) -> tuple[Rollouts, float, Interval | str]:
+) -> tuple[Rollouts, float, Interval | NoInterval]:
     """The same for whoever can `collect` until there are so many new episodes, and hand over all the data."""
     planned, k = min(PILOT, most), 1
     while True:
         data = collect(planned)
         level = 1.0 - (1.0 - confidence) * spending(k)
         value, found = look(data, level)
-        if isinstance(found, str):
+        if isinstance(found, NoInterval):
             return data, value, found
         found = replace(found, confidence=confidence)
         goal = target.of(value)

@@ -10,6 +10,8 @@ from numba import float64, int64, void
 
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.simd import aligned
+from evenroll.errors import PolicyError
+from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.policies.interface import PolicyCode, Sizes, add_score, forward, log_prob, policy_arrays, policy_of
 
 
@@ -48,13 +50,22 @@ class Policy:
 
     @property
     def feature_width(self) -> int:
-        """Length of ψ(s), what the outputs are linear in (`kernel.features`)."""
+        """Length of ψ(s), what the outputs are linear in (`interface.features`)."""
         return 1
 
     @property
+    def distribution(self) -> Distribution:
+        """The family of distributions that the policy's outputs describe."""
+        raise TypeError("a policy kind knows the distribution of its actions")
+
+    def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
+        """What describes π(·|s) at observations [N, obs_dim]: logits, or the mean and log scale of each dimension."""
+        raise TypeError("a policy kind knows the distribution of its actions")
+
+    @property
     def score_kinds(self) -> int:
-        """Scores of an action that are free to vary: those of a discrete action sum to 0."""
-        return int(self.sizes.outputs) - (1 if self.n_actions is not None else 0)
+        """How many scores of an action are free to vary: those of a discrete action sum to 0."""
+        return self.distribution.score_kinds
 
     def zero_vector(self) -> np.ndarray:
         """Zeros shaped like theta, and aligned like it: a step of ROS is a tenth faster."""
@@ -107,9 +118,9 @@ class Policy:
 
     def probabilities(self, obs: Any, shift: np.ndarray | None = None, step: float = 0.0) -> np.ndarray:
         """π(·|s) at θ − step·shift; discrete actions only."""
-        logits = self.outputs(obs, shift, step)
-        weights = np.exp(logits - logits.max())
-        return np.asarray(weights / weights.sum())
+        if not isinstance(self.distribution, Categorical):
+            raise PolicyError("real actions have a density, not probabilities: ask for log_prob")
+        return np.asarray(self.distribution.probabilities(self.outputs(obs, shift, step)[None])[0])
 
     def score_sum(self, observations: np.ndarray, actions: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Σ_t w_t ∇_θ log π_θ(a_t|s_t) over steps [N, obs_dim], [N, action_dim], in float64 or the policy's precision."""

@@ -7,7 +7,6 @@ so that `auto` has one definition; parameters are those of the last layer, outpu
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -19,12 +18,11 @@ from evenroll.engine.scalars import exp_negative
 from evenroll.engine.views import beyond
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
+from evenroll.policies.distributions import Categorical, Distribution, Gaussian
 from evenroll.policies.heads import (
     CATEGORICAL,
     GAUSSIAN,
     LEAST_RATIO,
-    LOG_SQRT_2PI,
-    SQRT_HALF,
     score_categorical,
     score_gaussian,
     softmax,
@@ -43,14 +41,6 @@ from evenroll.policies.interface import (
     PolicyView,
     out_b,
 )
-
-
-def normalised(logits: np.ndarray, choices: Sequence[int]) -> np.ndarray:
-    """Logits [N, n] as log-probabilities, each factor by itself."""
-    at = np.cumsum((0, *choices))
-    parts = [logits[:, i:j] for i, j in itertools.pairwise(at)]
-    with np.errstate(invalid="ignore"):  # a network that gives nan is found out where it acts
-        return np.concatenate([x - np.logaddexp.reduce(x, axis=1, keepdims=True) for x in parts], axis=1)
 
 
 class External(Policy):
@@ -84,42 +74,12 @@ class External(Policy):
         return self.features_dim + 1
 
     @property
-    def score_kinds(self) -> int:
-        return int(self.sizes.outputs) - len(self.choices)
+    def distribution(self) -> Distribution:
+        return Categorical(self.choices) if self.choices else Gaussian(self.action_dim)
 
-    def output_scores(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """[N, scores] of actions [N, dim] where the outputs were [N, n]: as `kernel.scores`, Gaussians' z first."""
-        if not self.choices:
-            z = (actions - outputs[:, 0::2]) * np.exp(-outputs[:, 1::2])
-            return np.append(z, (z * z - 1.0) * SQRT_HALF, axis=1)
-        scores, at = np.empty_like(outputs, dtype=np.float64), 0
-        for i, n in enumerate(self.choices):
-            logits = outputs[:, at : at + n]
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            scores[:, at : at + n] = -weights / weights.sum(axis=1, keepdims=True)
-            scores[np.arange(len(scores)), at + actions[:, i].astype(np.int64)] += 1.0
-            at += n
-        return scores
-
-    def same(self, a: np.ndarray, b: np.ndarray, within: float = 1e-3) -> bool:
-        """Whether two sets of outputs [N, n] describe the same distributions: log-probabilities, means and log scales."""
-        if self.choices:
-            a, b = normalised(a, self.choices), normalised(b, self.choices)
-        return bool(np.abs(a - b).max(initial=0.0) <= within * (1.0 + np.abs(b).max(initial=0.0)))
-
-    def log_probs(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """log π_e(a|s) [N] of actions [N, dim] where the outputs were [N, n]."""
-        if not self.choices:
-            z = (actions - outputs[:, 0::2]) * np.exp(-outputs[:, 1::2])
-            return np.asarray((-0.5 * z * z - outputs[:, 1::2] - LOG_SQRT_2PI).sum(axis=1))
-        total, at = np.zeros(len(actions)), 0
-        for i, n in enumerate(self.choices):
-            logits = outputs[:, at : at + n]
-            logits = logits - logits.max(axis=1, keepdims=True)
-            chosen = logits[np.arange(len(logits)), actions[:, i].astype(np.int64)]
-            total += chosen - np.log(np.exp(logits).sum(axis=1))
-            at += n
-        return total
+    def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
+        """The outputs that were handed in with observations [N, features + outputs]."""
+        return observations[:, self.features_dim :]
 
     def pieces(self) -> dict[str, Piece]:
         own = {

@@ -9,10 +9,8 @@ import numpy as np
 from evenroll.engine.pieces import FUSED, Floats, Piece, Reals, piece, shift
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
-from evenroll.policies.heads import (
-    CATEGORICAL,
-    softmax,
-)
+from evenroll.policies.distributions import Categorical
+from evenroll.policies.heads import CATEGORICAL, softmax
 from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, PolicyView, out_b
 
 
@@ -28,8 +26,7 @@ class TabularSoftmax(Policy):
         self.n_states, actions = table.shape
         self.n_actions, self.action_dim, self.obs_dim = actions, 1, 1
         self.theta = table.ravel()
-        weights = np.exp(table - table.max(axis=1, keepdims=True))
-        self.aux = (weights / weights.sum(axis=1, keepdims=True)).ravel()
+        self.aux = self.distribution.probabilities(table).ravel()
         self.dims = np.array([actions, 1, table.size, self.n_states], dtype=np.int64)
         self.work_size = 1
 
@@ -50,6 +47,14 @@ class TabularSoftmax(Policy):
     def table(self) -> np.ndarray:
         """π(a|s), [states, actions]."""
         return self.aux.reshape(self.n_states or 0, -1)
+
+    @property
+    def distribution(self) -> Categorical:
+        return Categorical((self.n_actions or 0,))
+
+    def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
+        """The logits [N, actions] of the states whose numbers are the observations [N, 1]."""
+        return np.asarray(self.logits[observations[:, 0].astype(np.int64)])
 
     def pieces(self) -> dict[str, Piece]:
         own = {"forward": forward_table, "add_score": add_score_table, "prepare": prepare_table, "features": features_table}

@@ -119,7 +119,7 @@ def _one_file() -> Any:
 
 
 def _torch_seconds(module: Any, domain: Domain, policy: Policy, alpha: float, steps: int) -> float:
-    from evenroll.adapters.torch_module import to_torch
+    from evenroll.adapters.torch_copies import to_torch
 
     env = make_environment(domain)
     torch_policy, action_stream = to_torch(policy), stream(0, 0)

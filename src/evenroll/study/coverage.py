@@ -16,7 +16,8 @@ from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.executors.pool import Pool, get_pool, in_order
-from evenroll.intervals.balanced import Interval, clopper_pearson, estimate_with_interval, student_t
+from evenroll.intervals.balanced import estimate_with_interval
+from evenroll.intervals.independent import Interval, NoInterval, clopper_pearson, student_t
 from evenroll.intervals.stopping import MOST_EPISODES, Target, collect_until
 from evenroll.policies import Policy
 from evenroll.study.method import Method, MethodLike, get_method
@@ -134,7 +135,7 @@ class _Setting:
     delta: float
     seed: int
 
-    def interval(self, data: Rollouts, level: float) -> tuple[float, Interval | str]:
+    def interval(self, data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
         method = self.method
         return estimate_with_interval(
             data, self.policy, method.sampler, method.estimator, level, kind=self.kind, force=self.force
@@ -158,7 +159,7 @@ def _run(setting: _Setting, i: int) -> tuple[float, float, float, float, bool, b
     else:
         data, estimate, found = collect_until(driver, env, setting.interval, setting.target, level, setting.episodes)
     if not isinstance(found, Interval):
-        raise NoEstimate(f"{method} has no interval: {found}")
+        raise NoEstimate(f"{method} has no interval: {found.why}")
     low, high = student_t(data.returns, level)
     new = data.episodes - data.initial_episodes
     return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact, new

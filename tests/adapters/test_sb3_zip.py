@@ -1,0 +1,131 @@
+"""Stable-Baselines3's zips: read as the model they are, never executed."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import A2C, DQN, PPO
+
+from evenroll.adapters.sb3_zip import load_sb3
+from evenroll.errors import PolicyError
+from evenroll.evaluation.collector import Collector
+from evenroll.policies import MLP, External
+
+
+class Switches(gym.Env):
+    """Two switches to set; ends after three steps."""
+
+    observation_space, action_space = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), float(sum(action)), self.t == 3, False, {}
+
+
+MODELS = {
+    "discrete": lambda: PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=1, device="cpu"),
+    "relu": lambda: A2C(
+        "MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [32], "activation_fn": torch.nn.ReLU}, seed=1
+    ),
+    "box": lambda: A2C("MlpPolicy", "Pendulum-v1", policy_kwargs={"log_std_init": 0.3}, seed=1, device="cpu"),
+    "multi-discrete": lambda: PPO("MlpPolicy", Switches(), n_steps=64, seed=1, device="cpu"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_zip_is_read_as_the_model_it_is(tmp_path, name: str) -> None:
+    """Models act through the same numbers, log π included, whether given as objects or read from their zip."""
+    model = MODELS[name]()
+    model.save(tmp_path / "model.zip")
+    read = load_sb3(tmp_path / "model.zip")
+    env = model.get_env().envs[0]
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    x = np.stack([env.observation_space.sample() for _ in range(50)]).clip(-3, 3)
+    actions = []
+    for policy in (model, read):
+        collector = Collector(policy, lanes=50, **spaces)
+        assert isinstance(collector.model.engine, External if name == "multi-discrete" else MLP)
+        actions.append(collector.act(x))
+        log_e = collector.stepper.log_e.copy()
+    np.testing.assert_allclose(actions[0], actions[1], atol=1e-5)
+    with torch.no_grad():
+        drawn = torch.as_tensor(collector.stepper.actions, dtype=torch.float32)
+        drawn = drawn[:, 0] if name in ("discrete", "relu") else drawn
+        _, log_p, _ = model.policy.evaluate_actions(torch.as_tensor(x), drawn)
+    np.testing.assert_allclose(log_e, log_p.numpy(), atol=1e-4)
+
+
+class Bomb:
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('executed')",))
+
+
+def _rewritten(source, target, data=None, tensors=None) -> None:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for item in old.namelist():
+            content = old.read(item)
+            if item == "data" and data is not None:
+                content = json.dumps(data(json.loads(content))).encode()
+            if item == "policy.pth" and tensors is not None:
+                content = tensors
+            new.writestr(item, content)
+
+
+def test_nothing_in_a_zip_is_executed(tmp_path, ppo: PPO) -> None:
+    """Pickles that would raise: in `data` they are not looked at, in place of the tensors they are refused."""
+    import base64
+
+    ppo.save(tmp_path / "good.zip")
+    bomb = base64.b64encode(pickle.dumps(Bomb())).decode()
+
+    def mined(data):
+        for value in data.values():
+            if isinstance(value, dict) and ":serialized:" in value:
+                value[":serialized:"] = bomb
+        return data
+
+    _rewritten(tmp_path / "good.zip", tmp_path / "mined.zip", data=mined)
+    assert isinstance(load_sb3(tmp_path / "mined.zip"), MLP)
+    buffer = io.BytesIO()
+    torch.save({"action_net.weight": Bomb()}, buffer)
+    for content in (pickle.dumps(Bomb()), buffer.getvalue(), b"no tensors"):
+        _rewritten(tmp_path / "good.zip", tmp_path / "bad.zip", tensors=content)
+        with pytest.raises(PolicyError, match="cannot be read"):
+            load_sb3(tmp_path / "bad.zip")
+
+
+def test_what_would_need_code_is_refused(tmp_path, ppo: PPO) -> None:
+    ppo.save(tmp_path / "good.zip")
+
+    def change(key, value):
+        return lambda data: {**data, key: value}
+
+    own = {"__module__": "mine", "__init__": "<function Mine.__init__ at 0x0>"}
+    elu = {"activation_fn": "<class 'torch.nn.modules.activation.ELU'>"}
+    cases = [
+        ("policy_class", own, "load it in Python"),
+        ("policy_kwargs", {"features_extractor_class": "x"}, "load it in Python"),
+        ("policy_kwargs", elu, "ELU"), ("use_sde", True, "use_sde"), ("observation_space", {}, "own encoding"),
+    ]  # fmt: skip
+    for key, value, text in cases:
+        _rewritten(tmp_path / "good.zip", tmp_path / "other.zip", data=change(key, value))
+        with pytest.raises(PolicyError, match=text):
+            load_sb3(tmp_path / "other.zip")
+    (tmp_path / "nothing.zip").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(PolicyError, match="not a Stable-Baselines3 zip"):
+        load_sb3(tmp_path / "nothing.zip")
+    DQN("MlpPolicy", "CartPole-v1", buffer_size=10, device="cpu").save(tmp_path / "dqn.zip")
+    with pytest.raises(PolicyError, match="load it in Python"):
+        load_sb3(tmp_path / "dqn.zip")

@@ -1,0 +1,97 @@
+"""Compiled lanes: every road chooses the same actions, and lanes share one balance."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Categorical, Normal
+
+from evenroll.collection.environments import collect
+from evenroll.collection.lanes import SOUND, Lanes
+from evenroll.domains.catalogue import get_domain
+from evenroll.evaluation.collector import Collector
+from evenroll.policies import MLP, External
+from evenroll.samplers import Auto
+
+
+class _AsLinear(nn.Module):
+    """One of our MLPs as a torch module with linear layers."""
+
+    def __init__(self, policy: MLP) -> None:
+        super().__init__()
+        self.policy = policy
+        if policy.norm is not None:
+            mean, var, weight, bias = (torch.tensor(x, dtype=torch.float32) for x in policy.norm)
+            self.scale, self.shift = weight / torch.sqrt(var + 1e-5), bias - mean * weight / torch.sqrt(var + 1e-5)
+        tensors = [*policy.layers, (policy.head_weight, policy.head_bias)]
+        self.layers = nn.ModuleList(nn.Linear(w.shape[1], w.shape[0]) for w, _ in tensors)
+        with torch.no_grad():
+            for layer, (w, b) in zip(self.layers, tensors, strict=True):
+                layer.weight.copy_(torch.tensor(w))
+                layer.bias.copy_(torch.tensor(b))
+
+    def forward(self, x):
+        if self.policy.norm is not None:
+            x = x * self.scale + self.shift
+        for layer in self.layers[:-1]:
+            x = layer(x)
+            x = torch.relu(x) if self.policy.activation == "relu" else torch.tanh(x)
+        out = self.layers[-1](x)
+        if self.policy.head == "softmax":
+            return Categorical(logits=out)
+        mean = torch.tanh(out[:, 0::2]) if self.policy.mean == "tanh" else out[:, 0::2]
+        return Normal(mean, torch.nn.functional.softplus(out[:, 1::2]))
+
+
+@pytest.mark.parametrize("name", ["cartpole", "cartpole-continuous"])
+def test_every_road_chooses_the_same_actions(name: str) -> None:
+    """Auto on our own network: the collector, the compiled lanes (bit for bit), and the same network through torch
+    with features and outputs handed in (to single precision)."""
+    domain = get_domain(name)
+    policy = domain.policy()
+    env = gym.make(f"evenroll/{'CartPole' if name == 'cartpole' else 'CartPoleContinuous'}-v0")
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    collector = Collector(policy, "auto", gamma=0.99, **spaces)
+    for _ in collect(collector, env, steps=400):
+        pass
+    data = collector.rollouts()
+    lanes = Lanes(policy, Auto(), (0,), gamma=0.99)
+    ends = set(data.ends.tolist())
+    for k in range(400):
+        assert lanes.advance(data.observations[k : k + 1], np.ones(1, np.int64)) == SOUND
+        np.testing.assert_array_equal(lanes.actions[0], data.actions[k])
+        if k + 1 in ends:
+            lanes.end(0)
+    other = Collector(_AsLinear(policy), "auto", gamma=0.99, **spaces)
+    assert isinstance(other.model.engine, External)
+    for _ in collect(other, env, steps=400):
+        pass
+    theirs = other.rollouts()
+    np.testing.assert_allclose(theirs.actions[:200], data.actions[:200], atol=2e-3)
+    np.testing.assert_allclose(theirs.log_b[:200], data.log_b[:200], atol=5e-3)
+
+
+def test_lanes_share_one_balance_without_delay() -> None:
+    """The k-th action of three lanes with the same observations is that of one lane that saw them in turn.
+
+    For as long as neither has come far enough into an episode for its length to count."""
+    policy = get_domain("cartpole").policy()
+    x = np.random.default_rng(0).standard_normal((20, 12, 3, 4)) * 0.05
+    nobody, strayed = np.zeros(3, dtype=bool), 0.0
+    for seed in range(20):
+        together, alone = Collector(policy, lanes=3, seed=seed), Collector(policy, seed=seed)
+        for t in range(12):
+            actions = together.act(x[seed, t])
+            ratios = together.stepper.log_b - together.stepper.log_e
+            strayed = max(strayed, float(np.abs(ratios).max()))
+            together.observe(np.ones(3), nobody, nobody)
+            for lane in range(3):
+                assert actions[lane] == alone.act(x[seed, t, lane])
+                assert ratios[lane] == pytest.approx(
+                    float((alone.stepper.log_b - alone.stepper.log_e)[0]), rel=1e-9, abs=1e-12
+                )
+                alone.observe(1.0, False, False)
+    assert strayed > 0.05

@@ -1,0 +1,67 @@
+"""Importance weights: long products, numbers beyond floating point, impossible actions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from evenroll.collection.rollouts import Rollouts
+from evenroll.errors import DataError, NoEstimate
+from evenroll.estimators.importance import effective_sample_size, largest_weight
+from evenroll.estimators.table import ESTIMATORS
+from tests.helpers import COIN, weighted_data
+
+
+def test_long_products_are_exact() -> None:
+    """10,000 steps at p = 1e-3, π_e/π_b = 1 + 1e-4 at each."""
+    data = weighted_data(np.full(10_000, math.log(1e-3) + math.log1p(1e-4)), np.full(10_000, math.log(1e-3)), [10_000])
+    for name in ("ois", "pdis"):
+        assert ESTIMATORS[name](data, COIN) == pytest.approx(math.exp(10_000 * math.log1p(1e-4)), rel=1e-10)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_weights_beyond_floating_point(sign: int) -> None:
+    """Weights exp(±69,078) and half of it: weighted estimators stay finite and right; ordinary ones say so or give 0."""
+    p, other = np.full(20_000, math.log(1e-3)), np.zeros(20_000)
+    other[10_000:] = math.log(1e-3)  # the second trajectory has weight 1
+    p[10_000:] += sign * math.log(3.0) / 10_000
+    log_e, log_b = (other, p) if sign > 0 else (p, other)
+    data = weighted_data(log_e, log_b, [10_000, 20_000], rewards=[*np.zeros(9_999), 7.0, *np.zeros(9_999), 1.0])
+    heavy = 7.0 if sign > 0 else 1.0
+    assert ESTIMATORS["wis"](data, COIN) == pytest.approx(heavy, abs=1e-10)
+    weights = ESTIMATORS["wis"].log_weights(data, COIN)
+    assert effective_sample_size(weights) == pytest.approx(1.0)
+    assert largest_weight(weights) == pytest.approx(1.0)
+    for name in ("ois", "pdis"):
+        if sign > 0:
+            with pytest.raises(NoEstimate, match="beyond floating point"):
+                ESTIMATORS[name](data, COIN)
+        else:
+            assert ESTIMATORS[name](data, COIN) == pytest.approx(math.exp(weights[1]) / 2, rel=1e-10)
+
+
+def test_effective_sample_size() -> None:
+    assert effective_sample_size(np.log([1.0, 1.0, 2.0])) == pytest.approx(16 / 6)
+    assert largest_weight(np.log([1.0, 1.0, 2.0])) == pytest.approx(0.5)
+    assert effective_sample_size(np.full(3, -np.inf)) == largest_weight(np.full(3, -np.inf)) == 0.0
+
+
+def test_impossible_behaviour_without_steps_names_the_trajectory() -> None:
+    data = Rollouts(1.0, 2, np.ones(2), np.array([1, 2]), np.ones(2, bool), log_weights=np.array([0.0, np.inf]))
+    with pytest.raises(DataError, match="trajectory 1"):
+        ESTIMATORS["wis"](data, COIN)
+
+
+def test_impossible_actions_of_the_evaluation_policy_weigh_nothing() -> None:
+    data = weighted_data([0, -np.inf, 0, 0], np.log([1, 0.5, 0.5, 0.5]), [2, 4], rewards=[10, 100, 3, 5])
+    assert ESTIMATORS["wis"](data, COIN) == pytest.approx(8.0)
+    assert ESTIMATORS["ois"](data, COIN) == pytest.approx(4 * 8 / 2)
+    assert ESTIMATORS["pdis"](data, COIN) == pytest.approx((10 + 2 * 3 + 4 * 5) / 2)
+    assert ESTIMATORS["wris"](data, COIN) == pytest.approx(8.0)
+    assert np.isfinite(ESTIMATORS["wdr"](data, COIN))
+    none = weighted_data([-np.inf], [0.0], [1])
+    assert ESTIMATORS["ois"](none, COIN) == 0.0
+    with pytest.raises(NoEstimate, match="every weight is 0"):
+        ESTIMATORS["wis"](none, COIN)

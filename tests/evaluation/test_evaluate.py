@@ -1,0 +1,54 @@
+"""`evaluate`: progress, stopping when precise enough, words."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import pytest
+
+import evenroll
+from evenroll.domains.catalogue import get_domain
+from evenroll.errors import SpecError
+from evenroll.evaluation import evaluate as evaluation_module
+from evenroll.evaluation.evaluate import evaluate
+from evenroll.policies import TabularSoftmax
+from tests.helpers import DISCRETE, Walk
+from tests.torch_helpers import Head, categorical
+
+
+def test_progress_tells_how_far_and_what_is_known(monkeypatch) -> None:
+    monkeypatch.setattr(evaluation_module, "SHOW_EVERY", 0.0)
+    monkeypatch.setattr(evaluation_module.time, "perf_counter", iter(range(10**6)).__next__)
+    told: list = []
+    result = evenroll.evaluate(Walk(DISCRETE), Head(3, 3, categorical), episodes=40, progress=told.append)
+    assert [p.episodes for p in told] == list(range(1, 41))
+    assert all(p.total == 40 for p in told)
+    looks = [p.result for p in told if p.result is not None]
+    assert looks[0].episodes < looks[-1].episodes <= 40
+    assert result.episodes == 40
+
+
+@pytest.mark.parametrize("lanes", [None, 4])
+def test_stops_when_precise_enough(lanes: int | None) -> None:
+    """Fewer episodes than allowed, an interval as narrow as asked; asked too much, it says so."""
+    policy, make = get_domain("cartpole").policy(), lambda: gym.make("evenroll/CartPole-v0")
+    env = make() if lanes is None else gym.vector.SyncVectorEnv([make] * lanes)
+    result = evenroll.evaluate(env, policy, gamma=0.99, half_width="3%")
+    assert result.half_width <= 0.03 * result.value
+    assert 200 <= result.episodes < 4000
+    assert "not enough" in evenroll.evaluate(env, policy, gamma=0.99, half_width=1e-6, episodes=40).note
+    with pytest.raises(SpecError, match="half-width"):
+        evenroll.evaluate(make(), policy, half_width=1.0, steps=100)
+
+
+def test_not_narrow_enough_is_said():
+    found = evaluate("bandit", half_width=1e-4, episodes=500)
+    assert found.episodes == 500
+    assert "not enough" in found.note
+
+
+def test_words():
+    text = evaluate("cartpole", estimator="score", episodes=400).in_words()
+    assert "95 %" in text
+    assert "On-policy sampling would need about" in text
+    assert "exact up to rounding" in evaluate("gridworld", estimator="score", episodes=3000).in_words()
+    assert isinstance(get_domain("gridworld").policy(), TabularSoftmax)

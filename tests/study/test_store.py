@@ -1,0 +1,199 @@
+"""The results store: written once, found again, never believed when damaged."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evenroll.executors.pool import get_pool
+from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, resolve
+from evenroll.study.runner import ensure
+from evenroll.study.store import Store, gathered
+from tests.helpers import BLOCKS, WORK
+
+
+def test_what_is_stored_is_what_was_computed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    block = Block(Work("cartpole", "init+auto", ("mc", *SAMPLING_ERRORS), (1.0, 2.0)), 3, 2)
+    assert store.load(block) is None
+    data = compute(block)
+    store.save(block, data)
+    again = store.load(block)
+    assert again is not None
+    assert again.columns == ("mc", "kl", "grad_norm")
+    assert again.checkpoints == resolve(block.work).checkpoints
+    assert again.checkpoints[0] == 0
+    np.testing.assert_array_equal(again.values, data.values)
+    np.testing.assert_array_equal(again.runaway, data.runaway)
+    (entry,) = store.entries()
+    assert entry.identity == block.identity()
+    assert [(row.domain, row.trials) for row in gathered([entry])] == [("cartpole", 2)]
+
+
+def test_no_estimate_is_null_and_comes_back_as_nan(tmp_path: Path) -> None:
+    """After one mean episode some trials have no finished trajectory."""
+    import pyarrow.parquet
+
+    store, block = Store(tmp_path), Block(Work("cartpole", "os", ("mc",), (1.0,)), 0, 30)
+    found = ensure(store, [block], pool=get_pool(workers=1))[block]
+    missing = int(np.isnan(found.values).sum())
+    assert 0 < missing < 30
+    assert pyarrow.parquet.read_table(store.path(block.key))["mc"].null_count == missing
+    assert np.isnan(store.load(block).values).sum() == missing  # type: ignore[union-attr]
+
+
+DAMAGE = {
+    "empty": lambda raw, other: b"",
+    "truncated": lambda raw, other: raw[: len(raw) // 2],
+    "without its last byte": lambda raw, other: raw[:-1],
+    "foreign": lambda raw, other: b"PAR1 not at all PAR1",
+    "another block under this name": lambda raw, other: other,
+    **{f"bit flipped at {at}": (lambda raw, other, at=at: _flip(raw, at)) for at in (0.02, 0.1, 0.2, 0.5, 0.9)},
+}
+
+
+def _flip(raw: bytes, share: float) -> bytes:
+    at = int(share * len(raw))
+    return raw[:at] + bytes([raw[at] ^ 0x10]) + raw[at + 1 :]
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_file_is_set_aside_said_and_computed_again(kind: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    store, (block, other) = Store(tmp_path, said.append), WORK.blocks(100)
+    ensure(store, [block, other], pool=get_pool(workers=1))
+    path = store.path(block.key)
+    good = path.read_bytes()
+    path.write_bytes(DAMAGE[kind](good, store.path(other.key).read_bytes()))
+    counts = {True: 0, False: 0}
+    ensure(
+        store,
+        [block, other],
+        pool=get_pool(workers=1),
+        done=lambda b, computed: counts.update({computed: counts[computed] + 1}),
+    )
+    assert counts == {True: 1, False: 1}
+    assert path.read_bytes() == good
+    assert len(said) == 1
+    assert "set aside" in said[0]
+    assert len(list((tmp_path / "aside").iterdir())) == 1
+
+
+def test_what_no_store_would_hold_is_set_aside(tmp_path: Path) -> None:
+    """A small block that unpacks to more than it may, one whose identity lacks what is listed, a pipe."""
+    import json
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "ab").mkdir(parents=True)
+    bomb = pa.table({"mc": np.zeros(1 << 20)})
+    with pq.ParquetWriter(tmp_path / "ab" / "bomb.parquet", bomb.schema, compression="zstd") as writer:
+        for _ in range(16):
+            writer.write_table(bomb)
+    pq.write_table(
+        pa.table({"mc": [1.0]}).replace_schema_metadata({"evenroll": json.dumps({})}), tmp_path / "ab" / "x.parquet"
+    )
+    os.mkfifo(tmp_path / "ab" / "pipe.parquet")
+    said: list[str] = []
+    assert list(Store(tmp_path, said.append).entries()) == []
+    assert len(said) == 3
+    assert "larger than 256 MiB when unpacked" in said[0]
+
+
+def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
+    store, block = Store(tmp_path), BLOCKS[0]
+    path = store.path(block.key)
+    path.parent.mkdir(parents=True)
+    (path.parent / f".{path.name}.half").write_bytes(b"half a file")
+    ensure(store, [block], pool=get_pool(workers=1))
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_claim_taken_away_between_is_no_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process opens the claim's file, its owner removes it: the lock on what is left of it protects nothing."""
+    store, block = Store(tmp_path), Block(Work("gridworld", "os", ("mc",), (1.0,)), 0, 1)
+    import fcntl
+
+    held = store.claim(block)
+    assert held is not None
+    assert store.claim(block) is None
+    true_lock = fcntl.flock
+
+    def lock_after_release(handle: int, how: int) -> None:
+        held.release()
+        true_lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock_after_release)
+    assert store.claim(block) is None
+    monkeypatch.undo()
+    again = store.claim(block)
+    assert again is not None
+    again.release()
+
+
+def _in_a_child(run: Any, *arguments: Any) -> str:
+    """What `run` says, in a process of its own (limits and users do not come back)."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def child() -> None:
+        try:
+            run(*arguments)
+            theirs.send("nothing")
+        except BaseException as error:
+            theirs.send(f"{type(error).__name__}: {error}")
+
+    process = context.Process(target=child)
+    process.start()
+    said = ours.recv() if ours.poll(60) else "silence"
+    process.join()
+    return str(said)
+
+
+SIX = [Block(Work("gridworld", "os", ("mc",), (1.0, 16.0)), 2 * i, 2) for i in range(6)]
+
+
+def _with_small_files(store: str) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    ensure(Store(store), SIX, pool=get_pool(workers=1))
+
+
+def _as_nobody(store: str) -> None:
+    if os.getuid() == 0:
+        os.setuid(65534)
+    ensure(Store(store), SIX, pool=get_pool(workers=1))
+
+
+def test_a_full_disk_and_a_read_only_store_are_said_and_cost_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    ensure(Store(store), SIX[:3], pool=get_pool(workers=1))
+    before = {p: p.read_bytes() for p in store.rglob("*.parquet")}
+    said = _in_a_child(_with_small_files, str(store))
+    assert said.startswith("EvenrollError: cannot write")
+    assert "\n" not in said
+    assert not list(store.rglob(".*")), "no half-written file is left"
+    for path in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        path.chmod(0o755)
+    for path in (store, *(p for p in store.rglob("*") if p.is_dir())):
+        path.chmod(0o555)
+    said = _in_a_child(_as_nobody, str(store))
+    for path in (store, *(p for p in store.rglob("*") if p.is_dir())):
+        path.chmod(0o755)
+    assert said.startswith("EvenrollError: cannot")
+    assert {p: p.read_bytes() for p in store.rglob("*.parquet")} == before
+    counts = {True: 0, False: 0}
+
+    def done(block: Block, computed: bool) -> None:
+        counts[computed] += 1
+
+    ensure(Store(store), SIX, pool=get_pool(workers=2), done=done)
+    assert counts == {True: 3, False: 3}
