@@ -100,7 +100,7 @@ def test_the_map_is_the_map_of_the_package() -> None:
 
 def test_what_it_says_is_tested() -> None:
     assert set(FILES) == {"my_sampler.py", "my_estimator.py", "my_domain.py", "my_walk.py", "try_them.py"}
-    assert len(COMMANDS) == 3
+    assert len(COMMANDS) == 4
     assert all(command.startswith("evenroll ") for command in COMMANDS)
 
 
@@ -120,12 +120,13 @@ def test_its_script_and_its_commands_run(folder: Path) -> None:
     picture = folder / "machine.png"
     assert picture.read_bytes().startswith(PNG)
     picture.unlink()
-    first, second, third = (run(folder, "-m", "evenroll", *shlex.split(command)[1:]) for command in COMMANDS)
+    first, second, third, fourth = (run(folder, "-m", "evenroll", *shlex.split(command)[1:]) for command in COMMANDS)
     assert "mine:strength=1/mc" in first
     assert "7.14286" in second
     assert "median-of-means" in second
     assert picture.read_bytes().startswith(PNG)
     assert "mine:strength=0.5/median_of_means" in third
+    assert "mine:strength=0.5/mc" in fourth
 
 
 # ---- the sampler -------------------------------------------------------------------------------------------------

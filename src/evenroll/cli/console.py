@@ -107,13 +107,6 @@ def significant(x: float | None, digits: int = 3) -> str:
     return "–" if x is None or x != x else f"{x:.{digits}g}"
 
 
-def with_error(x: float, error: float) -> str:
-    """A number and its error in per cent."""
-    if not x > 0 or error != error:
-        return significant(x)
-    return f"{x:.2e} ± {100 * error / x:.0f} %"
-
-
 def refuse(text: str) -> None:
     """One line on standard error, without what a file might put into it to play with the terminal; exit code 2."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -60,22 +60,22 @@ def evaluate(
     json_file: JsonOption = None,
 ) -> None:
     """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
-    from evenroll.adapters.loading import load_any_policy, load_environment
+    from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
     from evenroll.collection.rollout_files import load_rollouts
     from evenroll.evaluation.evaluate import Budget, evaluate_source, look_for, seen
-    from evenroll.evaluation.sources import is_domain, source_of
+    from evenroll.evaluation.sources import source_of
 
     writable(json_file, plot)
-    built_in = is_domain(domain)
-    if built_in and envs is not None:
-        raise SpecError("--envs is for environments; a built-in domain runs a whole trial in compiled code")
-    if policy is None and not built_in:
+    found = load_domain(domain)
+    if found is not None and envs is not None:
+        raise SpecError("--envs is for environments; a domain runs a whole trial in compiled code")
+    if policy is None and found is None:
         raise SpecError(f"{domain} is not a built-in domain: give the policy to evaluate, --policy ({POLICY_HELP})")
-    discount = gamma if gamma is not None or not built_in else _gamma_of(domain)
+    discount = gamma if gamma is not None or found is None else found.gamma
     initial = None if initial_data is None else load_rollouts(initial_data, 1.0 if discount is None else discount)
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
-    where: Any = domain if built_in else load_environment(domain, envs)
+    where: Any = found or load_environment(domain, envs)
     source = source_of(
         where, None if policy is None else load_any_policy(policy), sampler, gamma=gamma, seed=seed, horizon=horizon,
         initial=initial, deterministic=deterministic,
@@ -96,12 +96,6 @@ def evaluate(
     emit(result.to_json(), json_file)
     if json_file != "-":
         show_evaluation(result, plot)
-
-
-def _gamma_of(domain: str) -> float:
-    from evenroll.domains.catalogue import get_domain
-
-    return get_domain(domain).gamma
 
 
 def show_evaluation(result: Evaluation, plot: Path | None = None) -> None:

@@ -38,8 +38,8 @@ def reproduce(
 
     May be interrupted at any time; the same command goes on where it was.
     """
+    from evenroll.adapters.loading import as_domain
     from evenroll.cli.console import emit, err, out, writable
-    from evenroll.domains.catalogue import get_domain
     from evenroll.errors import SpecError
     from evenroll.study.experiments import FULL, QUICK, Roster
     from evenroll.study.reproduce import reproduce as run
@@ -49,7 +49,7 @@ def reproduce(
     scale = replace(QUICK if quick else FULL, seed=seed).limited(trials, budget)
     usual = Roster()
     for name in domain or ():
-        get_domain(name)
+        as_domain(name)
     roster = Roster((*usual.domains, *(domain or ())), (*usual.methods, *(method or ())))
     if list_them:
         _list(targets or ["all"], scale, roster, workers, out_dir)

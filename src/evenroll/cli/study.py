@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from evenroll.cli.console import emit, err, out, progress_bar, significant, with_error, writable
+from evenroll.cli.console import emit, err, out, progress_bar, significant, writable
 from evenroll.cli.options import (
     ConfidenceOption,
     DomainArgument,
@@ -56,6 +56,7 @@ def compare(
 ) -> None:
     """Many trials of several methods: mean squared error against the number of environment steps."""
     from evenroll.study import compare as run
+    from evenroll.study.comparison_table import RUNS_AWAY, header_and_rows, remarks
 
     writable(json_file, plot)
     with progress_bar("true value, then trials" if policy and value is None else "trials", json_file == "-") as progress:
@@ -80,32 +81,17 @@ def compare(
     emit(result.to_json(), json_file)
     if json_file == "-":
         return
-    table = Table(title=f"{escape(result.domain)}: relative MSE ± 1 s.e., {trials} trials", title_justify="left")
-    table.add_column("method", overflow="fold")
-    wanted = [i for i, c in enumerate(result.checkpoints) if c > 0]
-    for i in sorted({wanted[len(wanted) // 2], wanted[-1]}):
-        table.add_column(f"{result.checkpoints[i]:,} steps", justify="right", no_wrap=True)
-    for name in ("vs first", "bias"):
+    header, rows = header_and_rows(result.checkpoints, result.curves)
+    table = Table(title=escape(result.title()), title_justify="left")
+    table.add_column(header[0], overflow="fold")
+    for name in header[1:]:
         table.add_column(name, justify="right", no_wrap=True)
-    base = result.curves[0].mse[-1]
-    for curve in result.curves:
-        shown = sorted({wanted[len(wanted) // 2], wanted[-1]})
-        cells = [with_error(curve.mse[i], curve.mse_se[i]) for i in shown]
-        ratio = curve.mse[-1] / base if base else float("nan")
-        table.add_row(escape(curve.method), *cells, f"× {significant(ratio)}", f"{curve.bias[-1]:+.1e}")
+    for row in rows:
+        table.add_row(*map(escape, row))
     out.print(table)
-    for curve in result.curves:
-        if curve.effective_sample_size is not None and curve.largest_weight is not None:
-            size, share = (curve.over_trials(x)[0][-1] for x in (curve.effective_sample_size, curve.largest_weight))
-            out.print(f"{escape(curve.method)}: effective sample size {size:.4g}, largest weight {100 * share:.2g} % of all")
-        if curve.runaway:
-            out.print(f"[red]{escape(curve.method)} runs away from the policy[/red] in {curve.runaway} of {trials} trials")
-    error = f" ± {result.value_se:.2g}" if result.value_se else " (exact)"
-    rate = result.env_steps / max(result.seconds, 1e-9) / 1e6
-    out.print(
-        f"v(π) = {result.value:.6g}{error}, T̄ = {result.mean_length:.5g}; "
-        f"{result.env_steps:,} steps in {result.seconds:.1f} s ({rate:.2f} M steps/s)"
-    )
+    for line in remarks(result.curves):
+        out.print(escape(line), style="red" if RUNS_AWAY in line else None)
+    out.print(result.summary())
     if plot is not None:
         out.print(f"curves: {plot}")
 
@@ -120,11 +106,11 @@ def value(
     json_file: JsonOption = None,
 ) -> None:
     """The true value of a policy: dynamic programming, or very many rollouts with their standard error."""
-    from evenroll.domains.catalogue import get_domain
+    from evenroll.adapters.loading import as_domain
     from evenroll.study.true_value import truth, value_by_rollouts
 
     writable(json_file)
-    where = get_domain(domain)
+    where = as_domain(domain)
     chosen = _policy(policy) or where.policy()
     where.environment(None).check(chosen)
     with progress_bar("blocks of rollouts", json_file == "-") as progress:
@@ -155,12 +141,12 @@ def train(
     seed: SeedOption = 0,
 ) -> None:
     """Make an evaluation policy with REINFORCE: well above random, far from converged."""
-    from evenroll.domains.catalogue import get_domain
+    from evenroll.adapters.loading import as_domain
     from evenroll.policies import save_policy
     from evenroll.study.training import recipe_of, reinforce
     from evenroll.study.true_value import truth
 
-    where = get_domain(domain)
+    where = as_domain(domain)
     recipe = recipe_of(where)
     path = out_file or Path(f"{where.name}.safetensors")
     writable(path)

@@ -19,8 +19,8 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import handed_in, see
 from evenroll.errors import EnvironmentFault, PolicyFault, SpecError
 from evenroll.policies import MLP, External
-from evenroll.samplers import ROS, OnPolicy, Sampler
-from evenroll.samplers.table import get_sampler
+from evenroll.samplers import ROS, OnPolicy
+from evenroll.samplers.table import SamplerLike, get_sampler
 
 if TYPE_CHECKING:
     from evenroll.adapters.ros_through_torch import RosThroughTorch
@@ -42,7 +42,7 @@ class Recorder:
     def __init__(
         self,
         policy: Any,
-        sampler: str | Sampler = "auto",
+        sampler: SamplerLike = "auto",
         *,
         gamma: float = 1.0,
         seed: int = 0,

@@ -11,7 +11,7 @@ print(collector.result())
 from __future__ import annotations
 
 from evenroll.collection.saving import SavedRecorder
-from evenroll.estimators import Estimator, get_estimator
+from evenroll.estimators.table import EstimatorLike, get_estimator
 from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR
 from evenroll.evaluation.looking import Look, Seen, report
 from evenroll.evaluation.result import Evaluation
@@ -24,7 +24,7 @@ class Collector(SavedRecorder):
     """Chooses actions so that the data as a whole is on-policy, keeps the data, and says what the policy is worth."""
 
     def result(
-        self, *, estimator: str | Estimator = DEFAULT_ESTIMATOR, confidence: float = 0.95, interval: str = "auto"
+        self, *, estimator: EstimatorLike = DEFAULT_ESTIMATOR, confidence: float = 0.95, interval: str = "auto"
     ) -> Evaluation:
         """What `evaluate` would return of the data so far."""
         policy = self.model.engine

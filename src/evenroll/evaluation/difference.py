@@ -24,7 +24,7 @@ from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, student_t
-from evenroll.samplers import Sampler
+from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import two_digits
 
 
@@ -73,7 +73,7 @@ def difference(
     first: Any,
     second: Any,
     *,
-    sampler: str | Sampler = "auto",
+    sampler: SamplerLike = "auto",
     episodes: int = 100,
     gamma: float = 1.0,
     seed: int = 0,

@@ -10,13 +10,13 @@ from typing import Any
 from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
-from evenroll.estimators import Estimator, get_estimator
+from evenroll.estimators.table import EstimatorLike, get_estimator
 from evenroll.evaluation.looking import Look, Seen, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
-from evenroll.samplers import Sampler
+from evenroll.samplers.table import SamplerLike
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "mc", 100
 SHOW_EVERY = 0.2  # seconds between two reports of progress
@@ -63,8 +63,8 @@ def evaluate(
     domain: Any,
     policy: Any = None,
     *,
-    sampler: str | Sampler = DEFAULT_SAMPLER,
-    estimator: str | Estimator = DEFAULT_ESTIMATOR,
+    sampler: SamplerLike = DEFAULT_SAMPLER,
+    estimator: EstimatorLike = DEFAULT_ESTIMATOR,
     episodes: int | None = None,
     steps: int | None = None,
     gamma: float | None = None,
@@ -81,7 +81,9 @@ def evaluate(
 ) -> Evaluation:
     """Collect `episodes` trajectories (100 unless told otherwise) or `steps` steps, and estimate the policy's value.
 
-    domain      a built-in domain, or any Gymnasium environment: env, vector env, Stable-Baselines3's VecEnv, or its id
+    domain      a domain, built in or one's own, or any Gymnasium environment: env, vector env, Stable-Baselines3's VecEnv,
+                or its id
+    sampler     by name, or an object; likewise the estimator, which may also be a function of (rollouts, policy)
     policy      a policy or policy file of ours, a Stable-Baselines3 model (PPO, A2C), a torch module that gives a
                 distribution or logits, or a function of an observation that gives action probabilities; a built-in domain
                 has one of its own
@@ -106,7 +108,7 @@ def evaluate(
 
 
 def look_for(
-    estimator: str | Estimator, initial: Rollouts | None, interval: str, force: bool, bounds: tuple[float, float] | None,
+    estimator: EstimatorLike, initial: Rollouts | None, interval: str, force: bool, bounds: tuple[float, float] | None,
     confidence: float,
 ) -> Look:  # fmt: skip
     """How to look at the data, as the user asks for it."""

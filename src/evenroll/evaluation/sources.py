@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from evenroll.adapters.loading import environment_name, make_environment
+from evenroll.adapters.loading import environment_name, load_domain, make_environment
 from evenroll.adapters.model import as_model
 from evenroll.adapters.vector_environments import as_lanes, spaces_of
 from evenroll.collection.balance import Divergence
@@ -19,11 +19,11 @@ from evenroll.collection.recorder import Recorder
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
 from evenroll.collection.trial import Driver
-from evenroll.domains.catalogue import DOMAINS, get_domain
 from evenroll.domains.domain import Domain
 from evenroll.errors import SpecError
 from evenroll.policies import Policy
-from evenroll.samplers import OnPolicy, Sampler, get_sampler
+from evenroll.samplers import OnPolicy, Sampler
+from evenroll.samplers.table import SamplerLike, get_sampler
 
 FIRST_PART = 16  # episodes (or steps) collected before a domain first tells how far it is
 PART_SECONDS = 0.1  # and about how long each part takes from then on
@@ -67,7 +67,7 @@ class DomainSource:
     """A built-in domain, or one's own: whole trials in compiled code."""
 
     def __init__(
-        self, domain: Domain, policy: Any, sampler: str | Sampler, *, gamma: float | None, seed: int, horizon: int | None,
+        self, domain: Domain, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
         initial: Rollouts | None, deterministic: bool,
     ) -> None:  # fmt: skip
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
@@ -134,7 +134,7 @@ class EnvironmentSource:
     """A Gymnasium environment, a vector environment, or Stable-Baselines3's."""
 
     def __init__(
-        self, env: Any, policy: Any, sampler: str | Sampler, *, gamma: float | None, seed: int, horizon: int | None,
+        self, env: Any, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
         initial: Rollouts | None, deterministic: bool,
     ) -> None:  # fmt: skip
         if policy is None:
@@ -185,13 +185,9 @@ class EnvironmentSource:
             self.env.close()
 
 
-def is_domain(domain: Any) -> bool:
-    """Whether this is a built-in domain (perhaps with parameters after a colon), or a `Domain` of one's own."""
-    return isinstance(domain, Domain) or (isinstance(domain, str) and domain.partition(":")[0] in DOMAINS)
-
-
-def source_of(domain: Any, policy: Any, sampler: str | Sampler, **settings: Any) -> DomainSource | EnvironmentSource:
+def source_of(domain: Any, policy: Any, sampler: SamplerLike, **settings: Any) -> DomainSource | EnvironmentSource:
     """The source for a domain or an environment, by name or as an object."""
-    if is_domain(domain):
-        return DomainSource(get_domain(domain), policy, sampler, **settings)
+    found = load_domain(domain) if isinstance(domain, str) else domain
+    if isinstance(found, Domain):
+        return DomainSource(found, policy, sampler, **settings)
     return EnvironmentSource(domain, policy, sampler, **settings)

@@ -55,20 +55,21 @@ class Comparison:
     seconds: float
 
     def __str__(self) -> str:
-        known = "exact" if not self.value_se else f"± {self.value_se:.2g}"
-        return "\n".join(
-            [
-                f"{self.domain}: relative MSE ± 1 s.e., {self.trials} trials",
-                plain_table(*header_and_rows(self.checkpoints, self.curves)),
-                *remarks(self.curves),
-                f"v(π) = {self.value:.6g} ({known}), T̄ = {self.mean_length:.5g}; {self.speed()}",
-            ]
-        )
+        table = plain_table(*header_and_rows(self.checkpoints, self.curves))
+        return "\n".join([self.title(), table, *remarks(self.curves), self.summary()])
 
-    def speed(self) -> str:
-        """How many steps were taken in how much time."""
+    def title(self) -> str:
+        """What the table shows."""
+        return f"{self.domain}: relative MSE ± 1 s.e., {self.trials} trials"
+
+    def summary(self) -> str:
+        """The true value, the mean length, and what it all took, in one line."""
+        error = f" ± {self.value_se:.2g}" if self.value_se else " (exact)"
         rate = self.env_steps / max(self.seconds, 1e-9) / 1e6
-        return f"{self.env_steps:,} steps in {self.seconds:.1f} s ({rate:.2f} M steps/s)"
+        return (
+            f"v(π) = {self.value:.6g}{error}, T̄ = {self.mean_length:.5g}; "
+            f"{self.env_steps:,} steps in {self.seconds:.1f} s ({rate:.2f} M steps/s)"
+        )
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """MSE curves on logarithmic scales, saved under `path` if there is one, in the format that its name says."""

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from evenroll.study.curve import Curve
 
+RUNS_AWAY = "runs away from the policy"
+
 
 def header_and_rows(checkpoints: Sequence[int], curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
     """Each method's error half-way and at the end, the ratio to the first method's, and the bias; all relative to v."""
@@ -30,7 +32,7 @@ def remarks(curves: Sequence[Curve]) -> list[str]:
             size, share = (curve.over_trials(x)[0][-1] for x in (curve.effective_sample_size, curve.largest_weight))
             lines.append(f"{curve.method}: effective sample size {size:.4g}, largest weight {100 * share:.2g} % of all")
         if curve.runaway:
-            lines.append(f"{curve.method} runs away from the policy in {curve.runaway} of {len(curve.estimates)} trials")
+            lines.append(f"{curve.method} {RUNS_AWAY} in {curve.runaway} of {len(curve.estimates)} trials")
     return lines
 
 
