@@ -1,4 +1,4 @@
-"""Action distributions: against torch and SciPy, against the compiled pieces, and their scores under the distribution itself."""
+"""Action distributions: against torch, SciPy and the compiled pieces, and their scores under the distribution itself."""
 
 from __future__ import annotations
 
