@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenroll.adapters.torch_module import TorchPolicy
 
 LONGEST = 64  # observations up to this long are the features of a policy that shows no others
-PROBABILITY_ERROR = 1e-3
+PROBABILITY_ERROR = 1e-3  # how far the probabilities that a function gives may be from a sum of 1
 CHECKED = 64  # observations on which a compiled copy is compared with its network afterwards
 CHUNK = 1024  # observations that go through a network at once
 

@@ -1,8 +1,8 @@
-"""π̂, the maximum-likelihood policy of the data: counts for a table; for a network its last layer on fixed features.
+"""π̂, the maximum-likelihood policy of the data: for a table it counts, for a network it fits the last layer.
 
-Authors of the paper: at least 1,000 Adam steps from θ_e, which stops short of the optimum at small budgets.
-Here: Newton's method to the optimum, so early KL curves lie above the published ones. It starts at θ_e, which is as
-near to the optimum as the optimum of half the data would be: nothing is carried from checkpoint to checkpoint.
+The authors of the paper take at least 1,000 steps of Adam from θ_e, which stops short of the optimum at small budgets.
+Here Newton's method goes to the optimum, so that early KL curves lie above the published ones. It starts at θ_e, which is
+as near to the optimum as the optimum of half the data would be: nothing is carried from checkpoint to checkpoint.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from evenroll.policies.distributions import (
 )
 
 ITERATIONS = 300
-CLOSE = 1e-3  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
-NOTICEABLE = 0.05  # relative change of a step's weight in the curvature; each iteration's error shrinks by this factor
-RIDGE = 1e-9  # relative to each parameter's own curvature: features that never fire or are collinear
+CLOSE = 1e-3  # a Newton step that gains at most this much log-likelihood (in nats, over all steps) is the last
+NOTICEABLE = 0.05  # a step's weight in the curvature is renewed if it changed by this share: errors shrink by this factor
+RIDGE = 1e-9  # relative to each parameter's own curvature, for features that never fire or are collinear
 
 
 def table_cells(policy: TabularSoftmax, rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
-    """(state, action) numbers of every step."""
+    """The numbers of the state and of the action of every step."""
     states = rollouts.column("observations")[:, 0].astype(np.int64)
     actions = rollouts.column("actions")[:, 0].astype(np.int64)
     return states, actions
@@ -115,7 +115,7 @@ class Likelihood(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class SoftmaxHead:
-    """log softmax(0, Wψ)[a]: x = W [actions − 1, features], relative to the first action. Concave.
+    """log softmax(0, Wψ)[a], where x = W [actions − 1, features] is relative to the first action. It is concave in W.
 
     Where the data can be separated the supremum of the likelihood is approached, not reached.
     """
@@ -156,11 +156,14 @@ class SoftmaxHead:
 
 @dataclasses.dataclass(frozen=True)
 class GaussianHead:
-    """log N(a; mean(ψw), scale(φu)²): x = (w, u), with the policy's link functions. Not concave, but smooth near θ_e."""
+    """log N(a; mean(ψw), scale(φu)²), where x = (w, u), with the policy's link functions.
+
+    It is not concave in x, but smooth near θ_e. φ is ψ again, or a constant where the scale does not depend on the state.
+    """
 
     bounded: ClassVar[bool] = False
     psi: np.ndarray
-    phi: np.ndarray  # ψ again, or a constant where the scale does not depend on the state
+    phi: np.ndarray
     actions: np.ndarray
     mean: Link
     scale: Link
@@ -183,7 +186,7 @@ class GaussianHead:
         return np.concatenate([column_sums(self.psi, by_mean * z), column_sums(self.phi, by_scale * (z**2 - 1.0))])
 
     def weights(self, at: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        """Their expectation (Fisher scoring): mean and scale are orthogonal."""
+        """The expected curvature (Fisher scoring), in which mean and scale do not mix."""
         return [at[1] ** 2, 2.0 * at[2] ** 2]
 
     def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]:
@@ -224,9 +227,10 @@ def _height(log_p: np.ndarray, prior: np.ndarray, away: np.ndarray) -> float:
 class Curvature:
     """The matrix of second derivatives, kept up to date only in the steps whose weight has changed noticeably.
 
-    prior  [parameters] steps like θ_e's own that each is given for free. Where the likelihood has no bound, one step on
-           which the feature fires: else it is infinite while some feature has fired only once (a Gaussian around that
-           action, of no width), which among many features it has for most of a trial.
+    prior  [parameters]: the curvature at θ_e of the steps that each parameter is given for free. There are none where the
+           likelihood has a bound. Else there is one step on which the feature fires: without it the likelihood would be
+           infinite as long as some feature has fired only once (a Gaussian of no width around that one action), and among
+           many features there is such a one for most of a trial.
     """
 
     def __init__(self, model: Likelihood, at: Any) -> None:

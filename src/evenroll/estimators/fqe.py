@@ -28,7 +28,8 @@ from evenroll.estimators.importance import finished
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.policies.distributions import Categorical
 
-RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # relative to each feature's own sum of squares; the first that is stable
+# Relative to each feature's own sum of squares; the first with which the values do not run away is taken.
+RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 
 class QFunction(Protocol):
@@ -125,8 +126,11 @@ class TableQ:
 
 
 def fit_table(rollouts: Rollouts, policy: TabularSoftmax) -> TableQ:
-    """r̂ and p̂ are means and frequencies. Actions that were never taken in a state leave its value to the others:
-    π_e is renormalised over those that were; a state where it has no such action has value nan."""
+    """Means and frequencies as r̂ and p̂.
+
+    Actions that were never taken in a state leave its value to the others: π_e is renormalised over those that were. A
+    state where π_e would take none of those has the value nan.
+    """
     from scipy import sparse
 
     steps = steps_of(rollouts)

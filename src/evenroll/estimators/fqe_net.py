@@ -1,10 +1,11 @@
-"""Fitted Q-evaluation with a network, as the paper's authors did it. Slow; needs PyTorch (the torch extra).
+"""Fitted Q-evaluation with a network, as the paper's authors did it. It is slow, and needs PyTorch (the torch extra).
 
-Authors: 2×256 ReLU on [time, state, action], 64-d embeddings of discrete states and actions, Adam 1e-3 with cosine
-decay, batch 5120, at least 1,000 updates, the target copied at every update, Q clipped to the possible range where
-γ < 1, 31 sampled next actions where they are real, warm start from checkpoint to checkpoint.
-Here: the same, but 1,000 updates from a fresh network every time (an estimate depends on its data only), the time
-as a share of the horizon, and vector observations standardised by the data.
+The authors have a network of two layers of 256 ReLUs on [time, state, action], with 64-d embeddings of discrete states and
+actions. They train it with Adam, a learning rate of 1e-3 with cosine decay, batches of 5120, and at least 1,000 updates.
+The target is copied at every update, Q is clipped to the possible range where γ < 1, and where actions are real 31 next
+ones are sampled. Each checkpoint starts from the network of the one before.
+Here it is the same, with three exceptions. Every fit makes 1,000 updates of a fresh network, so that an estimate depends on
+its data only; the time is a share of the horizon; and vector observations are standardised by the data.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Regression importance sampling: the behaviour policy is the one the data looks like, π̂, not the one that made it.
 
-π̂ is the maximum-likelihood policy of all steps, the unfinished trajectory's included (fitting.py); only finished
+π̂ is the maximum-likelihood policy of all steps, the unfinished trajectory's included (behavior_fit.py); only finished
 trajectories are weighted. The weights then correct sampling error as well as a different behaviour policy.
 """
 

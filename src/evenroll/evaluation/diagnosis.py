@@ -18,16 +18,16 @@ from evenroll.policies import External, TabularSoftmax
 from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.samplers.auto_network import gain
 
-BANDS = 3  # of each observation's numbers
-SHOWN = 12
+BANDS = 3  # parts of equal size into which each number of the observations is cut
+SHOWN = 12  # cells that a diagnosis lists
 
 
 @dataclass(frozen=True)
 class Cell:
-    """How often an action was taken in a part of the states. z: the excess in standard deviations of on-policy chance.
+    """How often an action was taken in a part of the states, and how often π_e would be expected to take it there.
 
-    Real actions: `taken` and `expected` are the mean and 0 of the action in units of its scale ("higher"), or the mean
-    square and 1 ("wider").
+    z says how far the two are apart, in standard deviations of on-policy chance. Of a real action in units of its scale,
+    `taken` is the mean, expected to be 0 ("higher"), or the mean square, expected to be 1 ("wider").
     """
 
     where: str
@@ -39,11 +39,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """kl, gradient   the paper's two measures of sampling error
-    excess         SᵀK⁻¹S / D: the scores' imbalance relative to chance. 1: as on-policy data has it; less is better
+    """What `diagnose` found.
+
+    kl, gradient     the paper's two measures of sampling error; kl is None where a network runs elsewhere
+    excess           SᵀK⁻¹S / D: the imbalance of the scores relative to chance. On-policy data has about 1; less is better
+    directions       D, the number of scores that can be out of balance
     value, balanced  the mean return, and the estimate with the luck of the actions taken out
-    repair_steps   new steps of `auto` that bring the excess down to 1, about; 0 if it is there already
-    cells          the parts farthest off, worst first; chance alone makes |z| reach `chance`
+    repair_steps     about how many new steps of `auto` bring the excess down to 1; 0 if it is there already
+    chance           the |z| that the worst of so many cells has by chance alone
+    cells            the parts of the data that are farthest off, the worst first
     """
 
     episodes: int
