@@ -1,4 +1,4 @@
-"""`evenroll compare`, `coverage`, `value`, `train` and `bench`: many trials on the built-in domains."""
+"""`evenroll compare`, `coverage`, `value`, `train` and `bench`: many trials on built-in domains or one's own."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ def value(
     json_file: JsonOption = None,
 ) -> None:
     """The true value of a policy: dynamic programming, or very many rollouts with their standard error."""
-    from evenroll.domains.catalogue import get_domain
+    from evenroll.adapters.loading import as_domain
     from evenroll.study.true_value import truth, value_by_rollouts
 
     writable(json_file)
-    where = get_domain(domain)
+    where = as_domain(domain)
     chosen = _policy(policy) or where.policy()
     where.environment(None).check(chosen)
     with progress_bar("blocks of rollouts", json_file == "-") as progress:
@@ -155,12 +155,12 @@ def train(
     seed: SeedOption = 0,
 ) -> None:
     """Make an evaluation policy with REINFORCE: well above random, far from converged."""
-    from evenroll.domains.catalogue import get_domain
+    from evenroll.adapters.loading import as_domain
     from evenroll.policies import save_policy
     from evenroll.study.training import recipe_of, reinforce
     from evenroll.study.true_value import truth
 
-    where = get_domain(domain)
+    where = as_domain(domain)
     recipe = recipe_of(where)
     path = out_file or Path(f"{where.name}.safetensors")
     writable(path)
@@ -183,16 +183,20 @@ def train(
 
 
 def bench(
+    domains: Annotated[
+        list[str] | None,
+        typer.Argument(help="Domains, or module:function, to measure alone; default: all.", metavar="DOMAIN"),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, no comparison with PyTorch.")] = False,
     json_file: JsonOption = None,
 ) -> None:
-    """Steps per second of everything built in, against a plain PyTorch version where torch is installed."""
+    """Steps per second of everything built in, or of the given domains, against plain PyTorch where it is installed."""
     from evenroll.study.bench import run_bench
 
     writable(json_file)
     started = time.perf_counter()
     with progress_bar("measurements", json_file == "-") as progress:
-        result = run_bench(quick=quick, progress=progress)
+        result = run_bench(domains or None, quick=quick, progress=progress)
     result["seconds"] = round(time.perf_counter() - started, 1)
     emit(result, json_file)
     if json_file != "-":
