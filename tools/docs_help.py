@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from evenroll.cli import app
 
-COLUMNS = 84  # characters that fit into a code block of the page at a window 1280 pixels wide (tests/docs/test_site.py)
+COLUMNS = 80  # characters that fit into a code block of the page at a window 1280 pixels wide (tests/docs/test_site.py)
 
 
 def on_page_markdown(markdown: str, **context: Any) -> str:
