@@ -2,6 +2,8 @@
 
 newcomer.md       examples/newcomer.ipynb, with the outputs that are stored in it (`python tools/notebook.py` stores them)
 contributing.md   CONTRIBUTING.md, whose links lead from the repository's root
+
+It also lays out what Markdown cannot: fields in docstrings become rows, and short code is kept on one line.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "examples" / "newcomer.ipynb"
+FIELD = re.compile(r"(?P<names>[A-Za-z_]\w*(?:, \w+)*)(?: {2,}|:? {3,})(?P<text>\S.*)")  # a docstring's line `name   what it is`
+SECOND = re.compile(r" {4,}(?=[A-Za-z_]\w* {2,}\S)")  # where another field begins on the same line
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -61,3 +65,27 @@ def from_the_root(markdown: str) -> str:
         return f"[{text}]({target.removeprefix('docs/')})" if target.startswith("docs/") else text
 
     return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", moved, markdown)
+
+
+def on_page_content(html: str, *, page: Any, **context: Any) -> str:
+    if page.file.src_uri == "api.md":
+        html = re.sub(r"<p>(.*?)</p>", lambda found: fields(found[0], found[1]), html, flags=re.S)
+    return re.sub(r"<code>([^<>\n]{1,28})</code>", r'<code class="short">\1</code>', html)
+
+
+def fields(paragraph: str, text: str) -> str:
+    """A docstring's paragraph of fields as a table; a line that is indented goes on with the field above. Others stay as they are."""
+    rows: list[list[str]] = []
+    before: list[str] = []
+    for line in (part for whole in text.split("\n") for part in SECOND.split(whole)):
+        found = FIELD.fullmatch(line)
+        if found:
+            rows.append([found["names"], found["text"]])
+        elif rows:
+            rows[-1][1] += f" {line.strip()}"
+        else:
+            before.append(line)
+    if not rows:
+        return paragraph
+    first = f"<p>{chr(10).join(before)}</p>" if before else ""
+    return first + '<table class="fields">' + "".join(f"<tr><td>{a}</td><td>{b}</td></tr>" for a, b in rows) + "</table>"
