@@ -26,7 +26,7 @@ from evenroll.samplers.auto import gain
 from evenroll.scores import action_part, regress
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 INK = {"light": ("#1b1f24", "#dfe3e8"), "dark": ("#d5d9e0", "#454a58")}  # text and axes, grid
@@ -84,8 +84,9 @@ def mse_figure(charts: list[dict[str, Any]], scheme: str) -> Any:
             colour = METHODS[series["key"] if series["key"] in METHODS else "theory"][scheme]
             x, y = np.array(series["x"], float), np.array(series["y"], float)
             if series["dash"]:
-                (line,) = axis.plot(x, y, color=colour, lw=1.2, ls=":" if series["dash"] == "theory" else (0, (4, 2)), alpha=0.8)
-                handles.setdefault("on-policy theory, Var/(n v²)" if series["dash"] == "theory" else "dashed: as published", line)
+                theory = series["dash"] == "theory"
+                (line,) = axis.plot(x, y, color=colour, lw=1.2, ls=":" if theory else (0, (4, 2)), alpha=0.8)
+                handles.setdefault("on-policy theory, Var/(n v²)" if theory else "dashed: as published", line)
                 continue
             (line,) = axis.plot(x, y, color=colour, lw=2, marker="o", ms=3)
             axis.fill_between(x, series["low"], series["high"], color=colour, alpha=0.2, lw=0)

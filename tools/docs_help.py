@@ -1,4 +1,4 @@
-"""A hook of mkdocs: a line `<!-- help: COMMAND -->` becomes what `evenroll COMMAND --help` says, so the page cannot go stale."""
+"""A hook of mkdocs: a line `<!-- help: COMMAND -->` becomes what `evenroll COMMAND --help` says, so no page goes stale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: two pages of the site live elsewhere in the repository, and are turned into pages when the site is built.
+"""A hook of mkdocs: two pages of the site live elsewhere in the repository, and become pages when it is built.
 
 newcomer.md       examples/newcomer.ipynb, with the outputs that are stored in it (`python tools/notebook.py` stores them)
 contributing.md   CONTRIBUTING.md, whose links lead from the repository's root
@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "examples" / "newcomer.ipynb"
-FIELD = re.compile(r"(?P<names>[A-Za-z_]\w*(?:, \w+)*)(?: {2,}|:? {3,})(?P<text>\S.*)")  # a docstring's line `name   what it is`
+FIELD = re.compile(r"(?P<names>[A-Za-z_]\w*(?:, \w+)*) {2,}(?P<text>\S.*)")  # a docstring's line `name   what it is`
 SECOND = re.compile(r" {4,}(?=[A-Za-z_]\w* {2,}\S)")  # where another field begins on the same line
 
 
@@ -74,7 +74,7 @@ def on_page_content(html: str, *, page: Any, **context: Any) -> str:
 
 
 def fields(paragraph: str, text: str) -> str:
-    """A docstring's paragraph of fields as a table; a line that is indented goes on with the field above. Others stay as they are."""
+    """A docstring's paragraph of fields as a table; other lines in it go on with the field above. Others stay."""
     rows: list[list[str]] = []
     before: list[str] = []
     for line in (part for whole in text.split("\n") for part in SECOND.split(whole)):

@@ -19,7 +19,7 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 
 def run(notebook: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The notebook says what is so: its claim is computed anew, and what is stored in it are the words of the present program."""
+"""The notebook says what is so: its claim is computed anew, and its stored outputs are those of the present program."""
 
 from __future__ import annotations
 

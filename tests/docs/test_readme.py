@@ -1,4 +1,4 @@
-"""What the README and the documentation tell people to type works: Python runs, command lines are accepted, links lead somewhere."""
+"""What README and documentation tell people to type works: Python runs, command lines are accepted, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from evenroll.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-VALUES = {"DOMAIN": "gridworld", "SAMPLER": "os", "ESTIMATOR": "mc", "N": "8", "W": "0.5", "R": "8"}  # what stands for one's own
+# What a page writes in capitals stands for a value of one's own.
+VALUES = {"DOMAIN": "gridworld", "SAMPLER": "os", "ESTIMATOR": "mc", "N": "8", "W": "0.5", "R": "8"}
 names = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 
 
@@ -78,9 +79,8 @@ def test_command_lines_are_accepted(path: Path) -> None:
 def test_commands_were_found() -> None:
     """The search for them sees both ways to write one."""
     assert len(commands(ROOT / "README.md")) == 12
-    assert ["coverage", "gridworld", "--sampler", "os", "--estimator", "mc", "--half-width", "0.5", "--repeats", "8"] in commands(
-        ROOT / "docs" / "experiments-intervals.md"
-    )
+    expected = ["coverage", "gridworld", "--sampler", "os", "--estimator", "mc", "--half-width", "0.5", "--repeats", "8"]
+    assert expected in commands(ROOT / "docs" / "experiments-intervals.md")
 
 
 def test_readme_links_and_targets() -> None:
