@@ -1,6 +1,6 @@
 """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels.
 
-With G_i, H_i the returns of the two from start i, and C_i, E_i their action parts (scores.py),
+With G_i, H_i the returns of the two from start i, and C_i, E_i their action parts (estimators/score_regression.py),
 
     G_i − H_i = d + β·(C_i, E_i) + ε_i
 

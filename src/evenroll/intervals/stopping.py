@@ -20,7 +20,7 @@ from evenroll.domains.environment import Environment
 from evenroll.errors import SpecError
 from evenroll.intervals.independent import Interval, NoInterval
 
-PILOT = 200  # episodes before the first look; 100 leaves skewed returns under-covered (docs/intervals.md)
+PILOT = 200  # episodes before the first look; 100 leaves skewed returns under-covered (docs/experiments-intervals.md)
 MARGIN = 1.3  # episodes planned over episodes predicted: a third look costs more
 MOST_EPISODES = 100_000
 GROWTH = 16.0  # no look foresees more than this many times the data it has
