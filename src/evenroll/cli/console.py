@@ -1,4 +1,4 @@
-"""The only place that prints: results on standard output, progress and errors on standard error."""
+"""What all commands print through: results on standard output, progress and errors on standard error."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ real: Callable[[Any], Any] = np.float64  # replaced by float32 or float64 when a
 FLOATS = types.CPointer(float64)
 INTS = types.CPointer(int64)
 SEEDS = types.CPointer(uint64)
-FUSED = {"contract"}  # the only liberty the compiler is given with arithmetic: to fuse a·b + c
+FUSED = {"contract"}  # the liberty that a piece may give the compiler: to fuse a·b + c
 
 
 def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
