@@ -89,6 +89,9 @@ def test_each_sub_environment_gives_its_share(name: str) -> None:
     np.testing.assert_allclose(data.observations[:, 1], t / 10, atol=1e-6)
     inner = np.setdiff1d(np.arange(1, data.steps), starts)
     np.testing.assert_array_equal(data.observations[inner, 0], data.actions[inner - 1, 0])
+    if name != "own":  # which does not tell what its episodes ended with
+        last = np.array([collector.last_observations()[i] for i in range(10)])
+        np.testing.assert_allclose(last, np.stack([data.actions[data.ends - 1, 0], data.lengths / 10], axis=1), atol=1e-6)
     assert collector.result().unfinished == 0
 
 

@@ -15,6 +15,8 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP, External
 from evenroll.samplers import Auto
+from evenroll.samplers.auto_state import Memory
+from tests.helpers import double_policy
 
 
 class _AsLinear(nn.Module):
@@ -95,3 +97,30 @@ def test_lanes_share_one_balance_without_delay() -> None:
                 )
                 alone.observe(1.0, False, False)
     assert strayed > 0.05
+
+
+@pytest.mark.parametrize("name", ["gridworld", "cartpole"])
+def test_lanes_that_end_at_different_times_have_clocks_of_their_own(name: str) -> None:
+    """Episodes of 2, 3 and 5 steps side by side, against one lane whose time and discount are set by hand."""
+    policy, gamma, lengths = double_policy(name), 0.8, np.array([2, 3, 5])
+    rng = np.random.default_rng(0)
+    shape, nobody = (60, 3) if name == "gridworld" else (60, 3, 4), np.zeros(3, dtype=bool)
+    x = rng.integers(16, size=shape) if name == "gridworld" else 0.05 * rng.standard_normal(shape)
+    together, alone = Collector(policy, gamma=gamma, lanes=3, seed=1), Lanes(policy, Auto(), (1,), gamma=gamma)
+    assert together.stepper is not None
+    assert Auto.trajectory == ("t", "discount")
+    times, discounts, every_time = np.zeros(3), np.ones(3), 0.0
+    for observations in x:
+        together.act(observations)
+        for lane in range(3):
+            alone.trajectories[0] = times[lane], discounts[lane]
+            assert alone.advance(np.array(observations[lane], float).reshape(1, -1), np.ones(1, np.int64)) == SOUND
+            np.testing.assert_array_equal(alone.actions[0], together.stepper.actions[lane])
+            assert alone.log_b[0] == together.stepper.log_b[lane]
+        every_time += times.sum()
+        times, discounts = times + 1, discounts * gamma
+        over = times == lengths
+        np.testing.assert_array_equal(together.observe(np.ones(3), over, nobody), over)
+        times[over], discounts[over] = 0.0, 1.0
+    assert Memory(together.stepper.balance.memory).times == every_time
+    assert sorted(set(together.rollouts().lengths)) == [2, 3, 5]

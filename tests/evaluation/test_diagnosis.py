@@ -20,18 +20,19 @@ from tests.helpers import IDS, through_gymnasium
 def test_diagnosis_tells_on_policy_from_off_policy(name: str, base_seed: int) -> None:
     """On-policy the excess is χ² with D ≥ 45 degrees over D; balanced data has less, and a behaviour that is far off has
     more, in the place where it is off. P(false) ≤ 1e-5: on-policy above 2.2 with 5e-6, or below balanced data's (0.03 …
-    0.12 in 15 runs) with less; off-policy (5 ± 0.6 at the least) is 5 standard deviations above 2.2.
+    0.12 in 15 runs) with less; off-policy (cartpole: 4.06 ± 0.35 in 8 runs, the others 36 or more) is 5 standard deviations
+    above 2.2.
     Catches a diagnosis that takes one kind for another."""
     domain = get_domain(name)
     env = gym.make(IDS[name])
     model = as_model(domain.policy(), env.observation_space, env.action_space)
     found = {}
-    for sampler in ("os", "auto", "off:delta=0.9"):
+    for sampler in ("os", "auto", "off:delta=0.6"):
         collector = Collector(model, sampler, gamma=domain.gamma, seed=base_seed)
-        for _ in collect(collector, env, episodes=100):
+        for _ in collect(collector, env, episodes=150):
             pass
         found[sampler] = diagnose(collector.rollouts(), model)
-    off = found["off:delta=0.9"]
+    off = found["off:delta=0.6"]
     assert found["auto"].excess < found["os"].excess < 2.2
     assert off.excess > 2.2
     assert found["auto"].repair_steps == 0 < off.repair_steps

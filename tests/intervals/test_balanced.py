@@ -83,6 +83,9 @@ def test_iid_intervals_on_dependent_data_are_refused_unless_forced():
     np.testing.assert_allclose((forced.low, forced.high), student_t(data.returns))
     _, free = estimate_with_interval(data, policy, sampler, ESTIMATORS["ois"])
     assert free.kind == "t"  # each weighted return has mean v given the past
+    for kind in ("bca", "bernstein"):  # which need independence, not only the right mean
+        with pytest.raises(SpecError, match="depend on each other"):
+            estimate_with_interval(data, policy, sampler, ESTIMATORS["ois"], kind=kind, bounds=(-9.0, 9.0))
     off = trial("bandit", "off", episodes=100)
     _, none = estimate_with_interval(off, policy, get_sampler("off"), mc)
     assert isinstance(none, NoInterval)

@@ -70,20 +70,20 @@ def test_complete_data_gives_the_exact_value(seed: int) -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("spec", ["init+os", "off:delta=0.3"])
 def test_all_converge_on_gridworld(spec: str, base_seed: int) -> None:
-    """4,000 episodes, value 4.39. ois and pdis within 6 standard errors of their terms, wis within 6 of weighted deviations,
-    0.31; so too ris and wris, which have less variance, where one policy made the data; a mixture of two is no policy, and
-    they are off by 0.26 and 0.20 there however much data there is: within 9 (30 runs: 4.7 ± 0.6 and 3.4 ± 0.4). What is
-    fitted to a deterministic domain is exact once all actions have been taken; the rarest is expected 45 times or more.
-    P(false) ≤ 1e-5: weights have heavy tails, 6 standard errors of a normal number would be 1e-8.
-    Catches a bias of 0.3 (wis), 0.7 (ois), 1 (pdis) or 1e-8 (fqe, dr, wdr, score)."""
+    """12,000 episodes, value 4.39. ois and pdis lie within 6 standard errors of their terms, wis within 6 of the weighted
+    deviations. So do ris and wris, which have less variance, where one policy made the data. A mixture of two is no policy:
+    there they are off by 0.26 and 0.20 however much data there is, and 0.28 more is allowed. What is fitted to a
+    deterministic domain is exact once all actions have been taken; the rarest is expected 135 times or more.
+    P(false) ≤ 1e-5: weights have heavy tails, and 6 standard errors of a normal number would be 1e-8.
+    Catches a bias of 0.2 (wis), 0.4 (ois), 0.6 (pdis) or 1e-8 (fqe, dr, wdr, score)."""
     domain = get_domain("gridworld")
     policy = domain.policy()
     env, init = domain.trial_environment((base_seed,)), None
     sampler = OnPolicy() if spec == "init+os" else OffPolicy(0.3)
     if spec == "init+os":
-        init = initial_data(domain, policy, (base_seed,), episodes=1000, delta=0.3)
+        init = initial_data(domain, policy, (base_seed,), episodes=3000, delta=0.3)
     driver = Driver(policy, sampler, (base_seed,), gamma=1.0, horizon=100, initial=init, record_steps=True)
-    data = driver.run(env, episodes=3000 if init else 4000)
+    data = driver.run(env, episodes=9000 if init else 12_000)
     known = domain.known_truth(policy)
     assert known is not None
     starts, log_ratio = data.ends - data.lengths, data.column("log_e") - data.column("log_b")
@@ -95,11 +95,11 @@ def test_all_converge_on_gridworld(spec: str, base_seed: int) -> None:
 
     spread = error(weights * (data.returns - known.value))
     within = dict.fromkeys(("fqe", "dr", "wdr", "score"), 1e-8) | dict.fromkeys(("wis", "wis+mc"), 6 * spread)
-    within |= dict.fromkeys(("ris", "wris"), (9 if init else 6) * spread)
+    within |= dict.fromkeys(("ris", "wris"), 6 * spread + (0.28 if init else 0.0))
     within["ois"] = 6 * error(weights * data.returns)
     within["pdis"] = 6 * error(np.add.reduceat(np.exp(np.cumsum(log_ratio) - before) * data.column("rewards"), starts))
     assert within.keys() | {"mc"} == set(QUICK_ESTIMATORS)
-    assert spread < 0.06
+    assert spread < 0.035
     for name in within.keys() - (set() if init else {"wis+mc"}):
         assert ESTIMATORS[name](data, policy) == pytest.approx(known.value, abs=within[name]), name
 

@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special, stats
 
 from evenroll.collection.lanes import SOUND, Lanes
 from evenroll.domains.catalogue import get_domain
 from evenroll.policies import MLP
+from evenroll.policies.heads import LEAST_RATIO
 from evenroll.samplers import Auto, OnPolicy, Sampler
-from evenroll.samplers.auto_network import gain
+from evenroll.samplers.auto_network import EVERY_STEP, STRIDE, gain
 from tests.helpers import trial
 
 
@@ -19,14 +21,15 @@ from tests.helpers import trial
 @pytest.mark.parametrize("name", ["cartpole", "cartpole-continuous"])
 def test_discounted_scores_of_a_network_stay_balanced(name: str, base_seed: int) -> None:
     """Sᵀ K⁻¹ S / D is χ² with D = 65 degrees over D on-policy, and 1/(2ck), a few hundredths, under `auto` once k > D² (38
-    runs: 0.03 ± 0.009). P(false) ≤ 1e-6: below 0.3 on-policy 2e-8, and 0.15 is 13 standard deviations off.
+    runs: 0.03 ± 0.009). P(false) ≤ 1e-6: the mean of three on-policy runs is below 0.5 with 5e-10, and 0.15 is 13 standard
+    deviations off.
     Catches scores that are no more balanced than on-policy, and a K that does not belong to them."""
     domain = get_domain(name)
     policy = domain.policy()
     assert isinstance(policy, MLP)
 
-    def imbalance(sampler: Sampler) -> float:
-        data = trial(name, sampler, (base_seed,), episodes=512)
+    def imbalance(sampler: Sampler, run: int = 0) -> float:
+        data = trial(name, sampler, (base_seed, run), episodes=512)
         t = np.arange(data.ends[-1]) - np.repeat(data.ends - data.lengths, data.lengths)
         features = policy.features(data.column("observations"))
         psi, h = domain.gamma ** t[:, None] * features, features[:, :-1]
@@ -40,7 +43,7 @@ def test_discounted_scores_of_a_network_stay_balanced(name: str, base_seed: int)
         return float(S @ np.linalg.solve(K + 1e-6 * np.trace(K) / len(K) * np.eye(len(K)), S) / len(K))
 
     assert imbalance(Auto()) < 0.15
-    assert imbalance(OnPolicy()) > 0.3
+    assert np.mean([imbalance(OnPolicy(), run) for run in range(3)]) > 0.5
 
 
 @pytest.mark.statistical
@@ -75,3 +78,46 @@ def test_the_gain_of_a_network_follows_its_schedule() -> None:
     for length in (100.0, 1000.0):
         assert D * gain(D, 2 * D, length) * length / 4 == pytest.approx(5.0)
         assert gain(D, 4000 * D, length) == pytest.approx(16 / (4000 * D))
+
+
+@pytest.mark.parametrize("name", ["cartpole", "cartpole:actions=3", "cartpole-continuous"])
+def test_a_network_is_tilted_by_its_definition(name: str) -> None:
+    """π_b recomputed step by step: τ = c ψᵀβ, where β = (K/k)⁻¹ S is solved anew whenever k has grown by a third and follows
+    S in between. A linear policy, whose ψ is the observation and 1, in double precision."""
+    rng, gamma, steps = np.random.default_rng(3), 0.9, 400
+    real, actions = name.endswith("continuous"), 3 if name.endswith("3") else 2
+    policy = MLP([], rng.normal(size=(actions, 4)), rng.normal(size=actions), head="gaussian" if real else "softmax",
+                 dtype=np.float64)  # fmt: skip
+    data = trial(name, Auto(), policy=policy, gamma=gamma, steps=steps)
+    kinds = 2 if real else actions - 1  # scores that are free to vary
+    first, times = np.concatenate([[0], data.ends]), 0.0
+    S, beta, K, P, next_fit = np.zeros((kinds, 5)), np.zeros((kinds, 5)), np.zeros((5, 5)), np.zeros((5, 5)), 8
+    for k in range(steps):
+        t = k - first[first <= k].max()
+        out, psi = policy.outputs(data.observations[k]), gamma**t * np.append(data.observations[k], 1.0)
+        by = gain(5.0 * kinds, k + 1.0, 2.0 * times / (k + 1.0) + 1.0) * beta @ psi
+        if real:
+            scale = np.logaddexp(0.0, out[1])
+            z = (data.actions[k, 0] - np.tanh(out[0])) / scale
+            mean = np.clip(-by[0], -1.0, 1.0)
+            deviation = np.sqrt(np.clip(1.0 - math.sqrt(2.0) * by[1] - mean**2, 0.25, 2.0))
+            log_b = stats.norm.logpdf(z, mean, deviation) - np.log(scale)
+            x, spread = np.array([z, (z * z - 1.0) / math.sqrt(2.0)]), 1.0
+        else:
+            pi, a = special.softmax(out), int(data.actions[k, 0])
+            by = np.append(by, -by.sum())
+            b = pi * np.maximum(1.0 - (by - pi @ by), LEAST_RATIO)
+            log_b = np.log(b[a] / b.sum())
+            x, spread = (np.eye(actions)[a] - pi)[:-1], (1.0 - pi @ pi) / (actions - 1)  # the variance of a free score
+        assert data.log_b[k] == pytest.approx(log_b, abs=1e-7)
+        S, beta = S + np.outer(x, psi), beta + np.outer(x, P @ psi)
+        if k + 1 <= EVERY_STEP * 5:
+            K += spread * np.outer(psi, psi)
+        elif (k + 1) % STRIDE == 0:
+            K += STRIDE * spread * np.outer(psi, psi)
+        if k + 1 >= next_fit:
+            next_fit = math.ceil((k + 1) * 4 / 3)
+            P = np.linalg.inv((K + np.trace(K) / (5 * (k + 1)) * np.eye(5)) / (k + 1))
+            beta = S @ P
+        times += t
+    assert np.abs(data.log_b - data.log_e).max() > 0.05

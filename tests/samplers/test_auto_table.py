@@ -7,7 +7,9 @@ import pytest
 
 from evenroll.domains.catalogue import get_domain
 from evenroll.policies import TabularSoftmax
+from evenroll.policies.heads import LEAST_RATIO
 from evenroll.samplers import Auto, OnPolicy, Sampler
+from evenroll.samplers.auto_table import GAIN_TABLE, PRIOR_OF_TIME
 from tests.helpers import trial
 
 
@@ -26,3 +28,31 @@ def test_counts_of_a_table_stay_within_a_few_of_their_expectation(base_seed: int
         return float(np.abs(counts - counts.sum(axis=1, keepdims=True) * policy.table).max())
 
     assert largest(Auto()) < 4.0 < 20.0 < largest(OnPolicy())
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.8])
+def test_a_table_is_tilted_by_its_definition(gamma: float) -> None:
+    """π_b recomputed step by step from the sums N, Σγ²ᵗt, Σγ²ᵗt², S = Σγᵗx and Σγᵗtx of each state. With γ = 1 a forgotten
+    γᵗ does not show."""
+    policy = get_domain("gridworld").policy()
+    assert isinstance(policy, TabularSoftmax)
+    data = trial("gridworld", Auto(), gamma=gamma, steps=3000)
+    first = np.concatenate([[0], data.ends])
+    visits, N, ones, twos = np.zeros((4, 16))
+    S, late = np.zeros((2, 16, 4))
+    for k in range(3000):
+        s, a, t = int(data.observations[k, 0]), int(data.actions[k, 0]), k - first[first <= k].max()
+        pi, by = policy.table[s], np.zeros(4)
+        if N[s] > 0:
+            mean = ones[s] / N[s]
+            V = max(twos[s] - ones[s] * mean, 0.0) + 1.0
+            prior = PRIOR_OF_TIME * (t - mean) / V
+            leverage = (1.0 + prior * (t - mean) * N[s]) / visits[s]
+            by = GAIN_TABLE * gamma**t * (S[s] / N[s] + prior * (late[s] - mean * S[s])) / leverage
+        b = pi * np.maximum(1.0 - (by - pi @ by), LEAST_RATIO)
+        assert data.log_b[k] == pytest.approx(np.log(b[a] / b.sum()), abs=1e-8)
+        x = np.eye(4)[a] - pi
+        visits[s] += 1.0
+        N[s], ones[s], twos[s] = (total + gamma ** (2 * t) * t**i for i, total in enumerate((N[s], ones[s], twos[s])))
+        S[s], late[s] = S[s] + gamma**t * x, late[s] + gamma**t * t * x
+    assert np.abs(data.log_b - data.log_e).max() > 0.5

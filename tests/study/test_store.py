@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import resource
@@ -15,7 +16,7 @@ import pytest
 from evenroll.executors.pool import get_pool
 from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, resolve
 from evenroll.study.runner import ensure
-from evenroll.study.store import Store, gathered
+from evenroll.study.store import Store, gathered, write_export
 from tests.helpers import BLOCKS, WORK
 
 
@@ -197,3 +198,31 @@ def test_a_full_disk_and_a_read_only_store_are_said_and_cost_nothing(tmp_path: P
 
     ensure(Store(store), SIX, pool=get_pool(workers=2), done=done)
     assert counts == {True: 3, False: 3}
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_exported_rows_are_the_trials_by_their_number(kind: str, tmp_path: Path) -> None:
+    """Two blocks of one experiment: the second one's trials are numbered on from its first."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    work = Work("gridworld", "os", ("mc", *SAMPLING_ERRORS), (1.0, 8.0))
+    blocks = [Block(work, 0, 3), Block(work, 3, 2)]
+    store, path = Store(tmp_path / "store"), tmp_path / f"all.{kind}"
+    data = ensure(store, blocks, pool=get_pool(workers=1))
+    write_export(list(store.entries()), path)
+    if kind == "json":
+        rows = json.loads(path.read_text())["rows"]
+    else:
+        rows = (pyarrow.csv.read_csv(path) if kind == "csv" else pyarrow.parquet.read_table(path)).to_pylist()
+    expected = {
+        (block.first + t, data[block].checkpoints[p], data[block].columns[m]): value
+        for block in blocks
+        for (t, m, p), value in np.ndenumerate(data[block].values)
+    }
+    assert {trial for trial, _, _ in expected} == {0, 1, 2, 3, 4}
+    assert len(rows) == len(expected)
+    for row in rows:
+        value = expected[row["trial"], row["steps"], row["measure"]]
+        assert row["value"] is None if np.isnan(value) else row["value"] == value
+        assert (row["domain"], row["method"], row["seed"]) == ("gridworld", "os", 0)

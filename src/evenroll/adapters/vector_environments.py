@@ -52,6 +52,7 @@ class VectorLanes:
             if self.mode == "SameStep":
                 last, told = infos.get("final_obs", observations), infos.get("final_info", infos)
             else:
+                last = np.array(observations)  # the reset may write into the same array
                 observations, _ = self.env.reset(options={"reset_mask": done})
         return Step(observations, rewards, terminated, truncated, last, unpack(told, self.n, done))
 
