@@ -1,6 +1,6 @@
 """Drop-in replacements for Stable-Baselines3's evaluation and callbacks. This package may import evaluation.
 
-    from evenroll.sb3 import EvalCallback, evaluate_policy
+from evenroll.sb3 import EvalCallback, evaluate_policy
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenroll.study.blocks import Work
+from evenroll.study.method import MethodSpec
 
 
 def parts_of(method: str) -> tuple[bool, str, str, str]:
     """(starts from initial data, sampler, its parameters, estimator) of [init+]SAMPLER[:PARAMETERS][/ESTIMATOR]."""
-    collect, _, estimator = method.partition("/")
-    sampler, _, parameters = collect.removeprefix("init+").partition(":")
-    return collect.startswith("init+"), sampler, parameters, estimator
+    spec = MethodSpec.parse(method)
+    return spec.initial, spec.name, spec.parameters, spec.estimator
 
 
 @dataclass(frozen=True)
