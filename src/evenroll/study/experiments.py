@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from evenroll.domains.catalogue import get_domain
+from evenroll.estimators.table import get_estimator
 from evenroll.study.blocks import SAMPLING_ERRORS, Work
+from evenroll.study.method import MethodSpec
 from evenroll.study.targets import Line, Panel, PaperTarget, Sweep, label
 from evenroll.study.trials import GRADIENT, KL
 
@@ -88,12 +90,12 @@ class Roster:
     def with_initial(self) -> tuple[str, ...]:
         """OS-MC without initial data, and every method with it."""
         first, *others = self.methods
-        return (first, *INITIAL_ON_POLICY, *(f"init+{m}" for m in others))
+        return (first, *INITIAL_ON_POLICY, *(str(replace(MethodSpec.parse(m), initial=True)) for m in others))
 
     @property
     def collectors(self) -> tuple[str, ...]:
         """The samplers of the methods, each once."""
-        return tuple(dict.fromkeys(m.partition("/")[0] for m in self.methods))
+        return tuple(dict.fromkeys(MethodSpec.parse(m).collect for m in self.methods))
 
 
 # ---- the targets ---------------------------------------------------------------------------------------------
@@ -101,13 +103,13 @@ class Roster:
 
 def estimate_work(domain: str, method: str, scale: Scale) -> Work:
     """The work that figures 2, 3, 4a, 4b, 10, 11 and tables 3, 4 share."""
-    collect, _, estimator = method.partition("/")
-    return Work(domain, collect, (estimator,), scale.budgets, seed=scale.seed)
+    spec = MethodSpec.parse(method)
+    return Work(domain, spec.collect, (spec.estimator,), scale.budgets, seed=scale.seed)
 
 
 def fit_work(domain: str, collect: str, scale: Scale) -> Work:
     """The work that figures 1, 6 – 9 and 13 share: one fit of π̂ gives KL and WRIS."""
-    measures = SAMPLING_ERRORS if collect.startswith("init+") else ("wris", *SAMPLING_ERRORS)
+    measures = SAMPLING_ERRORS if MethodSpec.parse(collect).initial else ("wris", *SAMPLING_ERRORS)
     return Work(domain, collect, measures, scale.budgets, seed=scale.seed)
 
 
@@ -118,7 +120,7 @@ def title_of(domain: str) -> str:
 def estimates(quantity: str, methods: tuple[str, ...], domains: tuple[str, ...], scale: Scale) -> tuple[Panel, ...]:
     def line(domain: str, method: str) -> Line:
         work = estimate_work(domain, method, scale)
-        return Line(method, work, method.partition("/")[2], scale.estimate_trials(domain))
+        return Line(method, work, get_estimator(work.measures[0]).name, scale.estimate_trials(domain))
 
     return tuple(Panel(title_of(d), d, quantity, tuple(line(d, m) for m in methods)) for d in domains)
 
@@ -146,8 +148,8 @@ def sweeps(
     settings = [where(value) for value in x]
 
     def works(method: str) -> tuple[Work, ...]:
-        collect, _, estimator = method.partition("/")
-        return tuple(Work(d, collect, (estimator,), (scale.sweep_budget,), epsilon=e, seed=scale.seed) for d, e in settings)
+        spec, budgets = MethodSpec.parse(method), (scale.sweep_budget,)
+        return tuple(Work(d, spec.collect, (spec.estimator,), budgets, epsilon=e, seed=scale.seed) for d, e in settings)
 
     def one(method: str, spec: str) -> Sweep:
         return Sweep(f"{label(method)}, {name}", method, x, works(spec), works("os/mc"), scale.sweep_trials)
@@ -205,7 +207,8 @@ def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Pape
     """Everything there is to reproduce, by name, in the paper's order."""
     roster = roster or Roster()
     grid = tuple(d for d in roster.domains if d == "gridworld")
-    started = tuple(dict.fromkeys(m.partition("/")[0] for m in roster.with_initial if m.startswith("init+")))
+    initial = [spec for spec in map(MethodSpec.parse, roster.with_initial) if spec.initial]
+    started = tuple(dict.fromkeys(spec.collect for spec in initial))
     without, with_ = (roster.collectors, started)
     both = tuple(
         replace(p, title=f"{t} initial data")
