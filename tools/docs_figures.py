@@ -22,8 +22,8 @@ import matplotlib
 import numpy as np
 
 import evenroll
-from evenroll.samplers.auto import gain
-from evenroll.scores import action_part, regress
+from evenroll.estimators.score_regression import action_part, regress
+from evenroll.samplers.auto_network import gain
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 import evenroll
-from evenroll.cli import app
+from evenroll.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from evenroll.domains.catalogue import get_domain
+from evenroll.estimators.table import get_estimator
 from evenroll.study.blocks import SAMPLING_ERRORS, Work
 from evenroll.study.method import MethodSpec
 from evenroll.study.targets import Line, Panel, PaperTarget, Sweep, label
@@ -89,7 +90,7 @@ class Roster:
     def with_initial(self) -> tuple[str, ...]:
         """OS-MC without initial data, and every method with it."""
         first, *others = self.methods
-        return (first, *INITIAL_ON_POLICY, *(f"init+{m}" for m in others))
+        return (first, *INITIAL_ON_POLICY, *(str(replace(MethodSpec.parse(m), initial=True)) for m in others))
 
     @property
     def collectors(self) -> tuple[str, ...]:
@@ -119,7 +120,7 @@ def title_of(domain: str) -> str:
 def estimates(quantity: str, methods: tuple[str, ...], domains: tuple[str, ...], scale: Scale) -> tuple[Panel, ...]:
     def line(domain: str, method: str) -> Line:
         work = estimate_work(domain, method, scale)
-        return Line(method, work, MethodSpec.parse(method).estimator, scale.estimate_trials(domain))
+        return Line(method, work, get_estimator(work.measures[0]).name, scale.estimate_trials(domain))
 
     return tuple(Panel(title_of(d), d, quantity, tuple(line(d, m) for m in methods)) for d in domains)
 
@@ -206,8 +207,8 @@ def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Pape
     """Everything there is to reproduce, by name, in the paper's order."""
     roster = roster or Roster()
     grid = tuple(d for d in roster.domains if d == "gridworld")
-    specs = [MethodSpec.parse(m) for m in roster.with_initial]
-    started = tuple(dict.fromkeys(spec.collect for spec in specs if spec.initial))
+    initial = [spec for spec in map(MethodSpec.parse, roster.with_initial) if spec.initial]
+    started = tuple(dict.fromkeys(spec.collect for spec in initial))
     without, with_ = (roster.collectors, started)
     both = tuple(
         replace(p, title=f"{t} initial data")

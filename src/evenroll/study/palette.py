@@ -12,7 +12,7 @@ import math
 import zlib
 from dataclasses import dataclass
 
-from evenroll.study.targets import parts_of
+from evenroll.study.method import MethodSpec
 
 # Hues in degrees of the OKLCH colour space. The first four, the methods of every figure, are close to hues of Okabe and
 # Ito's palette, which people with any of the usual colour blindnesses can tell apart.
@@ -57,29 +57,28 @@ INK = Colour("ink", "#1b1f24", "#e8eaed")
 
 def look_of(method: str) -> LineStyle:
     """The look of a method or of a way to collect: `os` looks like `os/mc`."""
-    initial, sampler, _, _ = parts_of(method)
-    shade, marker = _shade_and_marker(method)
-    return LineStyle(_colour(sampler, shade), marker, initial)
+    spec = MethodSpec.parse(method)
+    shade, marker = _shade_and_marker(spec)
+    return LineStyle(_colour(spec.name, shade), marker, spec.initial)
 
 
 def second_look(method: str) -> LineStyle:
     """The look of a method where a chart shows it a second time, with another setting."""
-    initial, sampler, _, _ = parts_of(method)
-    shade, _ = _shade_and_marker(method)
-    return LineStyle(_colour(sampler, shade + (0.8 if shade <= 0.0 else -0.8)), "down", initial)
+    spec = MethodSpec.parse(method)
+    shade, _ = _shade_and_marker(spec)
+    return LineStyle(_colour(spec.name, shade + (0.8 if shade <= 0.0 else -0.8)), "down", spec.initial)
 
 
-def _shade_and_marker(method: str) -> tuple[float, str]:
+def _shade_and_marker(spec: MethodSpec) -> tuple[float, str]:
     """An estimator that does not go without saying sets shade and marker; beside it, parameters set the shade.
 
     Parameters alone set both, and are then a little lighter than beside an estimator.
     """
-    initial, sampler, parameters, estimator = parts_of(method)
-    plain = estimator in ("", PLAIN.get(sampler, "mc"))
+    plain = spec.estimator in ("", PLAIN.get(spec.name, "mc"))
     if plain:
-        return _by_parameters(parameters) if parameters else (WITH_INITIAL_DATA if initial else 0.0, "disc")
-    shade, marker = ESTIMATORS.get(estimator) or _any(estimator)
-    return (_by_parameters(parameters)[0] - 0.35 if parameters else shade), marker
+        return _by_parameters(spec.parameters) if spec.parameters else (WITH_INITIAL_DATA if spec.initial else 0.0, "disc")
+    shade, marker = ESTIMATORS.get(spec.estimator) or _any(spec.estimator)
+    return (_by_parameters(spec.parameters)[0] - 0.35 if spec.parameters else shade), marker
 
 
 def _by_parameters(parameters: str) -> tuple[float, str]:

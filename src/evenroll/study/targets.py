@@ -13,12 +13,6 @@ from evenroll.study.blocks import Work
 from evenroll.study.method import MethodSpec
 
 
-def parts_of(method: str) -> tuple[bool, str, str, str]:
-    """(starts from initial data, sampler, its parameters, estimator) of [init+]SAMPLER[:PARAMETERS][/ESTIMATOR]."""
-    spec = MethodSpec.parse(method)
-    return spec.initial, spec.name, spec.parameters, spec.estimator
-
-
 @dataclass(frozen=True)
 class Line:
     """A curve over checkpoints. It shows one column of a work's trials."""
@@ -76,13 +70,18 @@ class PaperTarget:
 
 def label(method: str) -> str:
     """The method's name as the paper writes it: init+os/wis+mc is (OPD + OS)-(WIS + MC)."""
-    initial, name, parameters, estimator = parts_of(method)
-    shown = name if name == "auto" else name.upper()
+    spec = MethodSpec.parse(method)
+    shown = spec.name if spec.name == "auto" else _in_capitals(spec.name)
     end = {
         "wis+mc": "(WIS + MC)",
         "fqe-net-small": "FQE",
         "fqe-net": "FQE (authors’ network)",
         "fqe": "FQE (closed form)",
-    }.get(estimator, estimator.upper())
-    tail = ", " + parameters.replace("alpha=", "α = ") if parameters else ""
-    return (f"(OPD + {shown})" if initial else shown) + (f"-{end}" if end else "") + tail
+    }.get(spec.estimator, _in_capitals(spec.estimator))
+    tail = ", " + spec.parameters.replace("alpha=", "α = ") if spec.parameters else ""
+    return (f"(OPD + {shown})" if spec.initial else shown) + (f"-{end}" if end else "") + tail
+
+
+def _in_capitals(name: str) -> str:
+    """Names of ours in capitals; of something written elsewhere, `module:name`, the name as it is."""
+    return name.rpartition(":")[2] if ":" in name else name.upper()
