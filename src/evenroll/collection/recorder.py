@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KEPT = 256  # observations of up to so many numbers are kept unless told otherwise
 LONGEST_EPISODE = 1_000_000  # steps after which an environment without a limit is thought never to end
-KEY = "evenroll.collection.recorder"
+KEY = "evenroll.collector"
 LARGEST = 4 << 30  # bytes of a saved collector
 SUCCESS = ("is_success", "success")  # names under which environments report it in `info`
 

@@ -31,7 +31,7 @@ from evenroll.files.safe_files import (
 from evenroll.files.untrusted_arrow import pyarrow, read_arrow, read_parquet
 from evenroll.text.numbers import first_line
 
-KEY = "evenroll.collection.rollouts"
+KEY = "evenroll.rollouts"
 PER_STEP = ("observations", "actions", "rewards", "log_e", "log_b")
 PER_EPISODE = ("returns", "ends", "terminated", "log_weights", "success")
 WIDE = ("observations", "actions")

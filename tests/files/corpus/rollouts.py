@@ -67,7 +67,7 @@ def columns(arrays: dict[str, Any], spec: Any = None) -> bytes:
         "observations": np.zeros((3, 4)), "actions": np.zeros((3, 1)), "rewards": np.ones(3), "ends": np.array([2]),
         "returns": np.ones(1), "terminated": np.array([True]),
     }  # fmt: skip
-    return bytes(save(usual | arrays, metadata={"evenroll.collection.rollouts": text}))
+    return bytes(save(usual | arrays, metadata={"evenroll.rollouts": text}))
 
 
 as_data("parquet: empty", lambda c: b"")
@@ -89,13 +89,9 @@ as_data("parquet: an action that there is not", lambda c: parquet(action=[0, 7, 
 as_data("parquet: a negative action", lambda c: parquet(action=[0, -1, 1]))
 as_data("parquet: half an action", lambda c: parquet(action=[0.0, 0.5, 1.0]))
 as_data("parquet: episodes mixed up", lambda c: parquet(episode=[0, 1, 0]))
-as_data(
-    "parquet: an endless discount", lambda c: parquet({"evenroll.collection.rollouts": '{"gamma": 1e999, "horizon": null}'})
-)
-as_data("parquet: metadata 100,000 deep", lambda c: parquet({"evenroll.collection.rollouts": DEEP}))
-as_data(
-    "parquet: a horizon of lists", lambda c: parquet({"evenroll.collection.rollouts": '{"gamma": 1.0, "horizon": [[]]}'})
-)
+as_data("parquet: an endless discount", lambda c: parquet({"evenroll.rollouts": '{"gamma": 1e999, "horizon": null}'}))
+as_data("parquet: metadata 100,000 deep", lambda c: parquet({"evenroll.rollouts": DEEP}))
+as_data("parquet: a horizon of lists", lambda c: parquet({"evenroll.rollouts": '{"gamma": 1.0, "horizon": [[]]}'}))
 as_data("parquet: changed since", lambda c: parquet({"evenroll.sha256": "0" * 64}))
 as_data("parquet: no rows", lambda c: parquet(**{name: np.zeros(0) for name in TABLE}))
 as_data("columns: 10^12 steps", lambda c: columns({"ends": np.array([BIG])}, {"steps": BIG}), "data.safetensors")
