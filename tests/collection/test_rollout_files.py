@@ -84,3 +84,20 @@ def test_minari_as_parquet_is_read_the_same(tmp_path) -> None:
     a, b = (load_rollouts(tmp_path / name) for name in ("a.minari", "b"))
     for column in COLUMNS[:-2]:
         np.testing.assert_array_equal(getattr(a, column), getattr(b, column), err_msg=column)
+
+
+def test_the_names_in_files_do_not_follow_our_modules(tmp_path) -> None:
+    """Files of earlier versions are read: what they call their contents is part of the format."""
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    arrays = {"returns": np.array([3.0]), "ends": np.array([2]), "terminated": np.array([True])}
+    arrays |= {"rewards": np.array([1.0, 2.0, 5.0]), "actions": np.ones((3, 1)), "observations": np.zeros((3, 1))}
+    save_file(arrays, tmp_path / "old.safetensors", {"evenroll.rollouts": '{"gamma": 1.0, "steps": 3, "horizon": null}'})
+    assert load_rollouts(tmp_path / "old.safetensors").returns == [3.0]
+    collector, data, _ = through_gymnasium("gridworld", steps=20)
+    save_rollouts(data, tmp_path / "new.safetensors")
+    collector.save(tmp_path / "collector.safetensors")
+    for name, key in (("new", "evenroll.rollouts"), ("collector", "evenroll.collector")):
+        with safe_open(tmp_path / f"{name}.safetensors", "numpy") as file:
+            assert key in file.metadata()
