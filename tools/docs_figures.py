@@ -3,8 +3,8 @@
     evenroll reproduce fig2 --out reproduction              # six minutes on two cores
     python tools/docs_figures.py reproduction/report.html
 
-mse          the charts of figure 2, read from the page that `evenroll reproduce` has made (only if that page is given);
-             mse.png is the light one, for the README
+mse          the charts of figure 2, read from the page that `evenroll reproduce` has made; they are made only if that
+             page is given, and mse.png is the light variant, for the README
 gain         κ of `auto` against steps per direction
 regression   returns against the luck of the actions, on-policy and balanced; its numbers are printed for docs/intervals.md
 """

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: a line `<!-- help: COMMAND -->` becomes what `evenroll COMMAND --help` says, so no page goes stale."""
+"""A hook of mkdocs: `<!-- help: COMMAND -->` becomes the output of `evenroll COMMAND --help`, so that no page goes stale."""
 
 from __future__ import annotations
 

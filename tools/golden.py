@@ -6,8 +6,9 @@
 Only public names are used: `python -m evenroll compare --json`, and in Python `evenroll.compare`, `evenroll.evaluate`,
 `evenroll.difference`, `evenroll.Collector` and the policies they take. Words and times are not kept.
 Each file says on which processor and with which libraries it was made. Where both are the same, results must agree bit for
-bit. Elsewhere machine code and linear algebra may round otherwise, and numbers need only agree to OTHER_MACHINE. Much older
-processors miss even that (OPENBLAS_CORETYPE=Sandybridge: 136 numbers, up to 3e-4): regressions on float32 features.
+bit. Elsewhere machine code and linear algebra may round differently, and numbers need only agree to OTHER_MACHINE. Much
+older processors miss even that, because of regressions on float32 features: with OPENBLAS_CORETYPE=Sandybridge 136 numbers
+differ, by up to 3e-4.
 """
 
 from __future__ import annotations

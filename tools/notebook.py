@@ -2,8 +2,8 @@
 
     python tools/notebook.py examples/newcomer.ipynb
 
-Jupyter is not needed. Text becomes a stream, every open figure a picture whose text is the title of its axes. The site shows
-what is stored (tools/docs_pages.py), and a test holds it against a new run (tests/docs/test_notebook.py).
+Jupyter is not needed. Text becomes a stream, and every open figure becomes a picture whose text is the title of its axes.
+The site shows what is stored (tools/docs_pages.py), and a test compares it with a new run (tests/docs/test_notebook.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Make the policies that come with the package, and their provenance: python tools/ship_policies.py [DOMAIN …]
+"""Make the policies that come with the package, and their provenance.
 
-The value of a finite domain is exact. For the others enough rollouts that its relative squared error is at most 2e-8.
+    python tools/ship_policies.py [DOMAIN …]
+
+The value in a finite domain is exact. In the others it comes from so many rollouts that its relative squared error is at
+most 2e-8.
 """
 
 from __future__ import annotations

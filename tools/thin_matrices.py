@@ -5,8 +5,8 @@
 
 Kernel and library take turns in one process, alone and with a second thread that does the same (trials run one to a core).
 Times are medians of the processor time of the calling thread, so that others on the machine disturb them little.
-Features are half zeros, as behind ReLUs. The library gets what serves it best: blocks of rows that stay in the cache, turned
-into float64, because sums are float64.
+Half of the features are zeros, as behind ReLUs. The library gets what serves it best: blocks of rows that stay in the cache,
+converted to float64 because sums are float64.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# Every command with examples, in the order in which `evenroll --help` shows them.
+# Every command with its examples, in the order in which `evenroll --help` shows the commands.
 COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
     (
         evaluate,
@@ -72,7 +72,7 @@ def root(
 
 
 def main() -> None:
-    """Entry point. Whatever is wrong with what was given is one line on standard error and exit code 2 (see docs/cli.md)."""
+    """Run the command line. A user's mistake becomes one line on standard error and exit code 2 (see docs/cli.md)."""
     try:
         raise SystemExit(app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False) or 0)
     except KeyboardInterrupt:
@@ -86,5 +86,5 @@ def main() -> None:
         message: Any = getattr(error, "format_message", None)  # the parser's own errors have it
         if message is None:
             raise
-        where = getattr(error, "ctx", None)
-        refuse(f"{message()} ({'evenroll' if where is None else where.command_path} --help)")
+        context = getattr(error, "ctx", None)
+        refuse(f"{message()} ({'evenroll' if context is None else context.command_path} --help)")

@@ -19,12 +19,12 @@ from evenroll.text.numbers import two_digits
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
-LONGEST = 600  # characters of an error message
+LONGEST = 600  # characters of an error message that are shown; a choice
 
 
 @contextmanager
 def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time left, on standard error; nothing if it is not a terminal or JSON goes to the screen."""
+    """A bar with the time left, on standard error. It is not shown if that is no terminal, or if JSON goes to the screen."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -74,7 +74,7 @@ def live_result(total: int | None, quiet: bool) -> Iterator[Callable[[Any], None
 
 
 def emit(data: dict[str, Any], target: str | None) -> None:
-    """Write JSON where it was asked for: a file, or standard output for `-`."""
+    """Write JSON to the file that was asked for, or to standard output for `-`."""
     if target is None:
         return
     text = json.dumps(data, indent=1, allow_nan=False) + "\n"
@@ -108,7 +108,10 @@ def significant(x: float | None, digits: int = 3) -> str:
 
 
 def refuse(text: str) -> None:
-    """One line on standard error, without what a file might put into it to play with the terminal; exit code 2."""
+    """Print one line on standard error and exit with code 2.
+
+    Characters that cannot be printed are left out, because a hostile file could use them to control the terminal.
+    """
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     err.print(f"[red]error:[/red] {escape(line if len(line) <= LONGEST else line[:LONGEST] + ' …')}", soft_wrap=True)
     raise SystemExit(2) from None

@@ -1,4 +1,4 @@
-"""`evenroll collect` and `evenroll diagnose`: data to keep, and data that is there."""
+"""`evenroll collect`, which writes data, and `evenroll diagnose`, which looks at data."""
 
 from __future__ import annotations
 

@@ -66,19 +66,19 @@ def evaluate(
     from evenroll.evaluation.sources import source_of
 
     writable(json_file, plot)
-    found = load_domain(domain)
-    if found is not None and envs is not None:
+    loaded_domain = load_domain(domain)
+    if loaded_domain is not None and envs is not None:
         raise SpecError("--envs is for environments; a domain runs a whole trial in compiled code")
-    if policy is None and found is None:
+    if policy is None and loaded_domain is None:
         raise SpecError(f"{domain} is not a built-in domain: give the policy to evaluate, --policy ({POLICY_HELP})")
-    discount = gamma if gamma is not None or found is None else found.gamma
+    discount = gamma if gamma is not None or loaded_domain is None else loaded_domain.gamma
     initial = None if initial_data is None else load_rollouts(initial_data, 1.0 if discount is None else discount)
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
-    where: Any = found or load_environment(domain, envs)
+    domain_or_environment: Any = loaded_domain or load_environment(domain, envs)
     source = source_of(
-        where, None if policy is None else load_any_policy(policy), sampler, gamma=gamma, seed=seed, horizon=horizon,
-        initial=initial, deterministic=deterministic,
+        domain_or_environment, None if policy is None else load_any_policy(policy), sampler, gamma=gamma, seed=seed,
+        horizon=horizon, initial=initial, deterministic=deterministic,
     )  # fmt: skip
     try:
         total = None if budget.target else budget.episodes or budget.steps
@@ -99,7 +99,7 @@ def evaluate(
 
 
 def show_evaluation(result: Evaluation, plot: Path | None = None) -> None:
-    """An evaluation on the screen, of whatever source."""
+    """Print an evaluation."""
     out.print(f"[bold]{escape(str(result))}[/bold]", soft_wrap=True)
     out.print(escape(result.in_words()), soft_wrap=True)
     out.print(

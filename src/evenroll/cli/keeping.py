@@ -1,4 +1,4 @@
-"""What was collected before a fault is written to a file."""
+"""Keeping data: what was collected before a fault is written to a file."""
 
 from __future__ import annotations
 

@@ -101,12 +101,12 @@ def _list(names: list[str], scale: Any, roster: Any, workers: int | None, direct
     table = Table(title=f"{scale.trials} trials, budget {scale.budget:g}; times on {workers} workers", title_justify="left")
     for column, justify in (("target", "left"), ("what", "left"), ("steps", "right"), ("time", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    chosen = choose(names, scale, roster)
-    for plan in plans(chosen, workers, directory):
+    selected_targets = choose(names, scale, roster)
+    for plan in plans(selected_targets, workers, directory):
         took = f"{_duration(plan.measured)} measured" if plan.measured is not None else f"≈ {_duration(plan.seconds)}"
         table.add_row(plan.target.name, plan.target.title, f"{plan.env_steps / 1e6:,.0f} M", took)
     out.print(table)
-    together = total_seconds(chosen) / workers
+    together = total_seconds(selected_targets) / workers
     out.print(f"≈ estimated, if nothing is in the store yet. Targets share trials: together ≈ {_duration(together)}.")
 
 
@@ -116,7 +116,7 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def _bars(quiet: bool) -> Iterator[Callable[[ReproductionProgress], None]]:
-    """Two bars on standard error: the current target, and everything."""
+    """Two progress bars on standard error, one for the current target and one for everything."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bars
 

@@ -110,14 +110,14 @@ def value(
     from evenroll.study.true_value import truth, value_by_rollouts
 
     writable(json_file)
-    where = as_domain(domain)
-    chosen = _policy(policy) or where.policy()
-    where.environment(None).check(chosen)
+    resolved = as_domain(domain)
+    evaluated_policy = _policy(policy) or resolved.policy()
+    resolved.environment(None).check(evaluated_policy)
     with progress_bar("blocks of rollouts", json_file == "-") as progress:
         run = value_by_rollouts if fresh else truth
-        known = run(where, chosen, episodes=episodes, seed=seed, workers=workers, progress=progress)
+        known = run(resolved, evaluated_policy, episodes=episodes, seed=seed, workers=workers, progress=progress)
     data = {
-        "domain": str(where),
+        "domain": str(resolved),
         "value": known.value,
         "value_se": known.value_se,
         "mean_length": known.mean_length,
@@ -146,24 +146,24 @@ def train(
     from evenroll.study.training import recipe_of, reinforce
     from evenroll.study.true_value import truth
 
-    where = as_domain(domain)
-    recipe = recipe_of(where)
-    path = out_file or Path(f"{where.name}.safetensors")
+    resolved = as_domain(domain)
+    recipe = recipe_of(resolved)
+    path = out_file or Path(f"{resolved.name}.safetensors")
     writable(path)
     total = episodes or recipe.episodes
     learning_rate = recipe.learning_rate if learning_rate is None else learning_rate
-    if where.recipe is None:
-        err.print(f"{where} has no recipe of its own: {total} episodes, learning rate {learning_rate:g}")
+    if resolved.recipe is None:
+        err.print(f"{resolved} has no recipe of its own: {total} episodes, learning rate {learning_rate:g}")
     with progress_bar("episodes", False) as bar:
         policy = reinforce(
-            where,
+            resolved,
             episodes=total,
             learning_rate=learning_rate,
             seed=seed,
             progress=lambda done, g, length: bar(done, total),
         )
     save_policy(policy, path)
-    known = truth(where, policy, episodes=20_000)
+    known = truth(resolved, policy, episodes=20_000)
     error = f" ± {known.value_se:.2g}" if known.value_se else ""
     out.print(f"{path}: v(π) = {known.value:.5g}{error}, T̄ = {known.mean_length:.4g}")
 

@@ -8,15 +8,15 @@ import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 
-MEDIAN_OF_CHI_SQUARE = 0.4549  # of one degree of freedom
+MEDIAN_OF_CHI_SQUARE = 0.4549  # with one degree of freedom
 
 
 @dataclass(frozen=True)
 class ActionPart:
     """C_i = Σ_t γᵗ Â(s_t, a_t) of every episode, where Â(s, a) estimates how much better the action is than the average one.
 
-    apart     [n], where Â was learnt from the other folds (groups of episodes) than the episode's own
-    together  the mean over all episodes, where Â was learnt from all of them
+    apart     C of every episode, [n], with an Â that was learnt from the other folds (groups of episodes) than its own
+    together  the mean of C over all episodes, with an Â that was learnt from all of them
     loose     how unbalanced the scores S are, relative to independent data: the median of S²/Var(S), 0 … 1
     unseen    see `ScoreRegression`
 
@@ -86,8 +86,8 @@ def without(parts: np.ndarray, k: int) -> np.ndarray:
 
 
 def median_square(z_squared: np.ndarray) -> float:
-    """The median of some squares, relative to that of a standard normal's squares; 1 without any.
+    """The median of some squares, divided by the median square of a standard normal variable. It is 1 if there are none.
 
-    Features that fire rarely leave outliers among the squares, which would rule their mean.
+    The median is used because features that fire rarely leave outliers among the squares, which would rule their mean.
     """
     return float(np.median(z_squared)) / MEDIAN_OF_CHI_SQUARE if z_squared.size else 1.0

@@ -2,7 +2,7 @@
 
 The authors of the paper take at least 1,000 steps of Adam from θ_e, which stops short of the optimum at small budgets.
 Here Newton's method goes to the optimum, so that early KL curves lie above the published ones. It starts at θ_e, which is
-as near to the optimum as the optimum of half the data would be: nothing is carried from checkpoint to checkpoint.
+as near to the optimum as the optimum of half the data would be. So nothing is carried from checkpoint to checkpoint.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from evenroll.policies.distributions import (
     softmax,
 )
 
-ITERATIONS = 300
+ITERATIONS = 300  # a limit for data on which Newton's method does not settle; a choice
 CLOSE = 1e-3  # a Newton step that gains at most this much log-likelihood (in nats, over all steps) is the last
-NOTICEABLE = 0.05  # a step's weight in the curvature is renewed if it changed by this share: errors shrink by this factor
-RIDGE = 1e-9  # relative to each parameter's own curvature, for features that never fire or are collinear
+NOTICEABLE = 0.05  # a step's weight in the curvature is renewed if it changed by this share, so errors shrink by this factor
+RIDGE = 1e-9  # relative to each parameter's own curvature; it is needed for features that never fire or are collinear
 
 
 def table_cells(policy: TabularSoftmax, rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the state and of the action of every step."""
+    """Which state and which action every step has, as numbers of the table's rows and columns."""
     states = rollouts.column("observations")[:, 0].astype(np.int64)
     actions = rollouts.column("actions")[:, 0].astype(np.int64)
     return states, actions
 
 
 def policy_features(policy: MLP, rollouts: Rollouts) -> np.ndarray:
-    """ψ [N, F]: last hidden activations and a constant 1, from the rollouts if they carry them."""
+    """ψ [N, F]: the last hidden activations and a constant 1. They are taken from the rollouts if these carry them."""
     if rollouts.features is not None:
         return rollouts.features
     return policy.features(rollouts.column("observations"))
@@ -52,7 +52,7 @@ def with_features(rollouts: Rollouts, policy: Policy) -> Rollouts:
 
 
 def with_fit(rollouts: Rollouts, policy: Policy) -> Rollouts:
-    """The same rollouts carrying log π̂ of every step, so that all that need it share one fit."""
+    """The same rollouts carrying log π̂ of every step, so that everything that needs it shares one fit."""
     return dataclasses.replace(rollouts, log_fit=fitted_log_probs(policy, rollouts))
 
 
@@ -64,10 +64,10 @@ def fitted_log_probs(policy: Policy, rollouts: Rollouts) -> np.ndarray:
     if len(actions) == 0:
         return np.zeros(0)
     if isinstance(policy, TabularSoftmax):
-        states, chosen = table_cells(policy, rollouts)
+        states, choices = table_cells(policy, rollouts)
         counts = np.zeros(policy.table.shape)
-        np.add.at(counts, (states, chosen), 1.0)
-        return np.asarray(np.log(counts[states, chosen] / counts.sum(axis=1)[states]))
+        np.add.at(counts, (states, choices), 1.0)
+        return np.asarray(np.log(counts[states, choices] / counts.sum(axis=1)[states]))
     if not isinstance(policy, MLP):
         raise DataError(f"a maximum-likelihood fit of {type(policy).__name__} is not known")
     psi = policy_features(policy, rollouts)
@@ -96,10 +96,12 @@ def _fit_gaussian(policy: MLP, psi: np.ndarray, actions: np.ndarray, dimension: 
 
 
 class Likelihood(Protocol):
-    """log p(a_t|ψ_t; x) of every step. `at` is what evaluating it leaves behind for the derivatives of the sum.
+    """log p(a_t|ψ_t; x) of every step, and the derivatives of the sum.
 
-    The curvature is made of Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w. `blocks` stand
-    along its diagonal, in the order of the parameters; without a bound, each Gram matrix is such a block.
+    `log_probs` also returns `at`, the intermediate results that the derivatives need. The curvature is made of Gram
+    matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w. The `blocks` stand along its diagonal, in the
+    order of the parameters. If the likelihood is not bounded, each Gram matrix is such a block.
+
     bounded  whether Σ log p has an upper bound whatever the data
     """
 
@@ -117,7 +119,7 @@ class Likelihood(Protocol):
 class SoftmaxHead:
     """log softmax(0, Wψ)[a], where x = W [actions − 1, features] is relative to the first action. It is concave in W.
 
-    Where the data can be separated the supremum of the likelihood is approached, not reached.
+    Where the data can be separated, the supremum of the likelihood is approached but not reached.
     """
 
     bounded: ClassVar[bool] = True
@@ -175,7 +177,7 @@ class GaussianHead:
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         m = self.psi.shape[1]
         raw_mean, raw_scale = apply(self.psi, x[:m, None])[:, 0], apply(self.phi, x[m:, None])[:, 0]
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a step too far has no likelihood: nan
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # after a step too far the likelihood is nan
             mean, scale = self.mean.of(raw_mean), self.scale.of(raw_scale)
             z = (self.actions - mean) / scale
             slopes = self.mean.slope(mean) / scale, self.scale.slope(scale) / scale
@@ -206,13 +208,13 @@ def maximise(model: Likelihood, start: np.ndarray) -> np.ndarray:
         gradient = model.gradient(at) - prior * (x - start)
         step = curvature.solve(gradient)
         height = _height(log_p, prior, x - start)
-        for halvings in range(100):  # many where θ_e is all but certain and the data is not
+        for halvings in range(100):  # many are needed where θ_e is all but certain and the data is not
             further = x + step / 2.0**halvings
             log_p_there, there = model.log_probs(further)
             if _height(log_p_there, prior, further - start) >= height:
                 break
         else:
-            break  # as high as rounding lets it
+            break  # rounding lets it go no higher
         x, log_p, at = further, log_p_there, there
         if gradient @ step < CLOSE:
             break
@@ -227,10 +229,10 @@ def _height(log_p: np.ndarray, prior: np.ndarray, away: np.ndarray) -> float:
 class Curvature:
     """The matrix of second derivatives, kept up to date only in the steps whose weight has changed noticeably.
 
-    prior  [parameters]: the curvature at θ_e of the steps that each parameter is given for free. There are none where the
-           likelihood has a bound. Else there is one step on which the feature fires: without it the likelihood would be
-           infinite as long as some feature has fired only once (a Gaussian of no width around that one action), and among
-           many features there is such a one for most of a trial.
+    prior  [parameters]: the curvature at θ_e of the steps that each parameter is given for free. Where the likelihood has
+           a bound, there are none. Where it has none, each parameter is given one step on which its feature fires. Without
+           that step the likelihood would be infinite as long as some feature has fired only once, because a Gaussian of no
+           width fits that one action. Among many features there is such a feature for most of a trial.
     """
 
     def __init__(self, model: Likelihood, at: Any) -> None:

@@ -4,8 +4,8 @@ The authors have a network of two layers of 256 ReLUs on [time, state, action], 
 actions. They train it with Adam, a learning rate of 1e-3 with cosine decay, batches of 5120, and at least 1,000 updates.
 The target is copied at every update, Q is clipped to the possible range where γ < 1, and where actions are real 31 next
 ones are sampled. Each checkpoint starts from the network of the one before.
-Here it is the same, with three exceptions. Every fit makes 1,000 updates of a fresh network, so that an estimate depends on
-its data only; the time is a share of the horizon; and vector observations are standardised by the data.
+Here everything is the same, with three exceptions. Every fit makes 1,000 updates of a fresh network, so that an estimate
+depends on its data only; the time is a share of the horizon; and vector observations are standardised by the data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evenroll.policies.distributions import Categorical, Gaussian
 
 @dataclass(frozen=True)
 class NetSettings:
-    """The authors' values."""
+    """The settings of the network and of its training. The defaults are the authors' values."""
 
     width: int = 256
     embedding: int = 64
@@ -39,14 +39,15 @@ class NetSettings:
     seed: int = 0
 
 
-# For many trials. Chosen among three settings by time and by the distance from the known value on one on-policy data set
-# of each cartpole (seed (0, 1), which is also a trial of fig14): 400 updates gave values 5 – 26 % too small at 64 and 512
-# episodes, these within 4 %, in 10 – 13 s a fit on a busy core. The authors' values: 286 s, extrapolated from 20 updates.
+# These settings make many trials affordable. They were chosen among three by time and by the distance from the known value
+# on one on-policy data set of each cartpole (seed (0, 1), which is also a trial of fig14). 400 updates gave values 5 – 26 %
+# too small at 64 and 512 episodes; these settings came within 4 %, in 10 – 13 s a fit on a busy core. The authors' values
+# would take 286 s, extrapolated from 20 updates.
 SMALL = NetSettings(width=64, embedding=16, learning_rate=3e-3, batch=256, next_actions=3)
 
 
 def fitted_q_network(rollouts: Rollouts, policy: Policy, settings: NetSettings | None = None) -> float:
-    """FQE(D) = (1/n) Σᵢ E_{a~π_e} Q(0, s₀ⁱ, a), Q a network fitted to r + γ E_{a'~π_e} Q(t + 1, s', a').
+    """FQE(D) = (1/n) Σᵢ E_{a~π_e} Q(0, s₀ⁱ, a), with Q a network fitted to r + γ E_{a'~π_e} Q(t + 1, s', a').
 
     Time is an input, so after the step at the horizon the value is 0, as it is after termination.
     """
@@ -139,7 +140,7 @@ class _Data:
         return self.torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32))
 
     def _parameter(self, shape: tuple[int, ...], bound: float) -> Any:
-        """Uniform in ± bound, from this fit's own random numbers."""
+        """A parameter whose entries are uniform in ± bound, drawn from this fit's own random numbers."""
         x = (2.0 * self.torch.rand(shape, generator=self.random) - 1.0) * bound
         self.parameters.append(x.requires_grad_())
         return x
@@ -157,7 +158,7 @@ class _Data:
         return x[:, 0]
 
     def value(self, rows: Any) -> Any:
-        """E_{a~π_e} Q(t, s, a): over all actions, or over a few drawn."""
+        """E_{a~π_e} Q(t, s, a), the mean over all actions if they are discrete, or over a few that are drawn."""
         torch = self.torch
         if self.n_actions is not None:
             columns = [self.q(rows, torch.full_like(rows, a)) for a in range(self.n_actions)]

@@ -5,8 +5,8 @@ G − v = [start state] + Σ_t γᵗ A(s_t, a_t) + [environment noise]. A martin
     C_i = Σ_t γᵗ Â(s_t, a_t),   Â(s, ·) = Σ_j w_j · score_j(s, ·),   so that  Σ_a π_e(a|s) Â(s, a) = 0 for any weights w.
 
 The simplest way to w is to regress the n returns on the D scores summed over each episode. Its intercept, the estimate of
-v, is biased by E[leverage · residual], because long episodes have much of both: by one to five standard errors at n = 512
-(docs/intervals.md). Here w comes from the N ≫ n steps instead, and from *other* episodes than the one it is used on
+v, is biased by E[leverage · residual], because long episodes have much of both. The bias is one to five standard errors at
+n = 512 (docs/intervals.md). Here w comes from the N ≫ n steps instead, and from *other* episodes than the one it is used on
 (cross-fitting). So what an episode did cannot have shaped its own correction, and the residuals are honest out-of-sample
 ones. How Â is learnt depends on the policy: `table_action_part.py`, `network_action_part.py`.
 """
@@ -26,7 +26,7 @@ from evenroll.estimators.network_action_part import network_action_part
 from evenroll.estimators.table_action_part import table_action_part
 from evenroll.policies import MLP, External, Policy, TabularSoftmax
 
-FOLDS = 10
+FOLDS = 10  # groups of episodes; each is corrected with what the other nine tell; a choice
 ROUNDING = 1e-9  # residuals below this share of the largest return are rounding errors
 
 
@@ -35,12 +35,13 @@ class ScoreRegression:
     """Returns regressed on the cross-fitted action part C:  G_i = value + slope · C_i + residual_i.
 
     value      the intercept: the estimate of v with the luck of the actions taken out
-    error      its standard error, `freedom` its degrees of freedom
+    error      the standard error of the value
+    freedom    the degrees of freedom of the standard error
     imbalance  slope · mean(C): how much the plain mean of the returns owes to unbalanced actions
-    unseen     how often an episode is expected to take an action of a table that fewer than two folds have taken: what
-               such an action is worth cannot be told from other folds than its own
+    unseen     how often an episode is expected to take an action of a table that fewer than two folds have taken. What
+               such an action is worth cannot be told from other folds.
     exact      whether the model of a table explains every return to rounding error
-    explained  share of the returns' variance that C explains: what balancing can remove, as far as the scores see it
+    explained  the share of the returns' variance that C explains; balancing can remove it, as far as the scores see
     """
 
     value: float
@@ -53,8 +54,10 @@ class ScoreRegression:
 
 
 def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
-    """The regression has one slope for the whole of C. Where Â is mostly noise (few episodes) it tends to 0, so that C does
-    no harm."""
+    """The regression of some rollouts' returns on C, with one slope for the whole of C.
+
+    Where episodes are few and Â is mostly noise, the slope tends to 0, so that C does no harm.
+    """
     n = rollouts.episodes
     if n < 3:
         raise NoEstimate(f"a regression needs at least 3 finished trajectories, not {n}")
@@ -97,7 +100,8 @@ def action_part(rollouts: Rollouts, policy: Policy, folds: int = FOLDS) -> Actio
 def _exact_fit(rollouts: Rollouts, policy: TabularSoftmax) -> ScoreRegression | None:
     """Where the model of all the data leaves no residual (a deterministic domain), G_i − C_i is v itself, for every i.
 
-    The model is trusted only if every action of every state met was taken at least twice: a single taking always fits.
+    The model is trusted only if every action of every state that was met was taken at least twice, because an action that
+    was taken once always fits.
     """
     part = action_part(rollouts, policy, folds=1)
     C, left = part.apart, rollouts.returns - part.apart

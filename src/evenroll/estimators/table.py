@@ -1,4 +1,4 @@
-"""Estimators by name, each with a record that says what must be kept for it. One's own is named `module:function`."""
+"""Estimators by name, each with a record that says what must be kept for it. Users name their own `module:function`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from evenroll.text.specs import check_name, closest
 class Estimator:
     """An estimator with a name, and what it needs.
 
-    function     of (rollouts, policy)
+    function     computes the estimate from (rollouts, policy)
     needs        what must be recorded: returns, weights or every step
     log_weights  the trajectory weights it uses, for effective sample size and largest weight; None if it uses none
-    features     whether it works on the policy's features (worth computing once for all prefixes of a trial)
-    fits         gives the rollouts what it would fit to them, so that others of the same data share it: π̂ or Q̂
+    features     whether it works on the policy's features, which are worth computing once for all prefixes of a trial
+    fits         returns the rollouts with the fit that it needs (π̂ or Q̂), so that several estimators share one fit
     """
 
     name: str
@@ -64,7 +64,7 @@ def _recorded(rollouts: Rollouts, policy: Policy) -> np.ndarray:
     return trajectory_log_weights(rollouts)
 
 
-# Functions with a name, not lambdas: an estimator travels to other processes.
+# These functions have names, because an estimator travels to other processes and a lambda does not pickle.
 
 
 def _mc(rollouts: Rollouts, policy: Policy) -> float:
@@ -119,20 +119,21 @@ EstimatorLike = str | Estimator | Callable[[Rollouts, Policy], float]  # what `g
 def get_estimator(spec: EstimatorLike) -> Estimator:
     """An estimator by name, or the object itself, or one made of a function of (rollouts, policy).
 
-    For a function every step is kept. One that needs less says so in a record: `Estimator("mine", function, "returns")`.
+    For a plain function every step is kept. A function that needs less says so in a record:
+    `Estimator("mine", function, "returns")`.
     """
-    found: Any = spec
+    estimator: Any = spec
     if isinstance(spec, str):
         if spec not in ESTIMATORS and not is_named(spec):
             names = f"{', '.join(ESTIMATORS)}, or module:function for one of your own"
             raise SpecError(f"unknown estimator {spec!r}{closest(spec, ESTIMATORS)}; known: {names}")
-        found = ESTIMATORS[spec] if spec in ESTIMATORS else named(spec)
-    if not isinstance(found, Estimator):
-        if not callable(found) or isinstance(found, type) or not _takes_two(found):
+        estimator = ESTIMATORS[spec] if spec in ESTIMATORS else named(spec)
+    if not isinstance(estimator, Estimator):
+        if not callable(estimator) or isinstance(estimator, type) or not _takes_two(estimator):
             raise SpecError(f"{spec!r} is not an estimator: give a name, an Estimator, or a function of (rollouts, policy)")
-        found = Estimator(getattr(found, "__name__", type(found).__name__), found, "steps")
-    check_name("estimator", found.name, ESTIMATORS.get(found.name) not in (None, found))
-    return found
+        estimator = Estimator(getattr(estimator, "__name__", type(estimator).__name__), estimator, "steps")
+    check_name("estimator", estimator.name, ESTIMATORS.get(estimator.name) not in (None, estimator))
+    return estimator
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

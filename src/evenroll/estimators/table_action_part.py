@@ -58,7 +58,7 @@ def advantages_of_model(
     An action that was never seen counts as average.
 
     moves   [states, actions, states]: how often each state followed       gains  [states, actions]: sums of rewards
-    visits  [states, actions]: how often the action was taken, and what came of it is known
+    visits  [states, actions]: how often the action was taken with a known outcome
     """
     seen = visits > 0
     count = np.maximum(visits, 1.0)

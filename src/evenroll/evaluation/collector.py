@@ -1,4 +1,4 @@
-"""For those who own their loop: `act`, `observe`, `result`. `evaluate` runs the same on Gymnasium environments.
+"""A collector for those who write their own loop. `evaluate` runs the same loop on Gymnasium environments.
 
 collector = evenroll.Collector(policy, gamma=0.99)
 while collector.episodes < 100:
@@ -26,7 +26,7 @@ class Collector(SavedRecorder):
     def result(
         self, *, estimator: EstimatorLike = DEFAULT_ESTIMATOR, confidence: float = 0.95, interval: str = "auto"
     ) -> Evaluation:
-        """What `evaluate` would return of the data so far."""
+        """The evaluation of the data so far, as `evaluate` would return it."""
         policy = self.model.engine
         sampler = self.sampler if policy is not None else OnPolicy()
         seen = Seen(self.rollouts(), policy, sampler, self.divergence, self.model.described, NAME, self.seed)

@@ -18,16 +18,17 @@ from evenroll.policies import External, TabularSoftmax
 from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.samplers.auto_network import gain
 
-BANDS = 3  # parts of equal size into which each number of the observations is cut
-SHOWN = 12  # cells that a diagnosis lists
+BANDS = 3  # parts with equally many steps into which each number of the observations is cut; a choice
+SHOWN = 12  # cells that a diagnosis lists; a choice
 
 
 @dataclass(frozen=True)
 class Cell:
     """How often an action was taken in a part of the states, and how often π_e would be expected to take it there.
 
-    z says how far the two are apart, in standard deviations of on-policy chance. Of a real action in units of its scale,
-    `taken` is the mean, expected to be 0 ("higher"), or the mean square, expected to be 1 ("wider").
+    z says how far the two are apart, in standard deviations of on-policy chance. A real action is measured from π_e's mean
+    in units of π_e's scale. There `taken` is its mean, which is expected to be 0 ("higher"), or its mean square, which is
+    expected to be 1 ("wider").
     """
 
     where: str
@@ -41,12 +42,13 @@ class Cell:
 class Diagnosis:
     """What `diagnose` found.
 
-    kl, gradient     the paper's two measures of sampling error; kl is None where a network runs elsewhere
-    excess           SᵀK⁻¹S / D: the imbalance of the scores relative to chance. On-policy data has about 1; less is better
+    kl, gradient     the paper's two measures of sampling error; kl is None where the policy's network runs elsewhere
+    excess           SᵀK⁻¹S / D: the imbalance of the scores relative to chance. On-policy data has about 1; less is better.
     directions       D, the number of scores that can be out of balance
-    value, balanced  the mean return, and the estimate with the luck of the actions taken out
+    value            the mean return
+    balanced         the estimate with the luck of the actions taken out; None if there are too few episodes
     repair_steps     about how many new steps of `auto` bring the excess down to 1; 0 if it is there already
-    chance           the |z| that the worst of so many cells has by chance alone
+    chance           the |z| that the worst of all the cells has by chance alone
     cells            the parts of the data that are farthest off, the worst first
     """
 
@@ -127,7 +129,7 @@ def _discounts(data: Rollouts) -> np.ndarray:
 
 
 def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: np.ndarray, kinds: int) -> tuple[float, int]:
-    """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ, one K for all scores (as `auto` has it)."""
+    """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ. All scores share one K, as they do in `auto`."""
     weighted = discount[:, None] * psi
     S = scores.T @ weighted
     K = (weighted * (spread.sum(axis=1) / kinds)[:, None]).T @ weighted
@@ -138,10 +140,10 @@ def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: n
 
 def _table_excess(observations: np.ndarray, scores: np.ndarray, p: np.ndarray) -> tuple[float, int]:
     """Pearson's χ² over its degrees of freedom: Σ (count − expected)²/expected of all actions in the states met."""
-    states, where = np.unique(observations[:, 0].astype(np.int64), return_inverse=True)
+    states, state_of_step = np.unique(observations[:, 0].astype(np.int64), return_inverse=True)
     off, expected = np.zeros((len(states), p.shape[1])), np.zeros((len(states), p.shape[1]))
-    np.add.at(off, where, scores)
-    np.add.at(expected, where, p)
+    np.add.at(off, state_of_step, scores)
+    np.add.at(expected, state_of_step, p)
     possible = expected > 0
     freedom = int(possible.sum() - len(states))
     square = np.divide(off**2, expected, out=np.zeros_like(off), where=possible)
@@ -149,9 +151,10 @@ def _table_excess(observations: np.ndarray, scores: np.ndarray, p: np.ndarray) -
 
 
 def repair_steps(excess: float, directions: int, steps: int, length: float) -> int:
-    """Steps of `auto` until S², which shrinks by 1 − 2c a step (c: `gain`), is what chance would make it.
+    """The number of steps of `auto` until S² is what chance would make it.
 
-    Chance grows as k, so the excess shrinks by (1 − 2c) k/(k + 1) a step. A prediction: the states must come up again.
+    S² shrinks by a factor 1 − 2c a step, where c is the `gain`. What chance makes it grows as k, so the excess shrinks by
+    (1 − 2c) k/(k + 1) a step. This is a prediction, because the states must come up again.
     """
     k, log_excess = steps, math.log(max(excess, 1e-300))
     taken = 0
@@ -167,7 +170,7 @@ def repair_steps(excess: float, directions: int, steps: int, length: float) -> i
 def _cells(
     observations: np.ndarray, scores: np.ndarray, spread: np.ndarray, distribution: Distribution, table: bool
 ) -> list[Cell]:
-    """Counts against expectations: of every state of a table; else of the lower, middle and upper third of each number."""
+    """Counts against expectations, for every state of a table, or for the lower, middle and upper third of each number."""
     groups: list[tuple[str, np.ndarray]] = [("anywhere", np.ones(len(scores), bool))]
     if table:
         states = observations[:, 0].astype(np.int64)
@@ -184,7 +187,7 @@ def _cells(
                     text = inside if math.inf in (-low, high) else f"{low:.3g} … {high:.3g}"
                     groups.append((f"x{i} {text}", band == b))
     cells = []
-    for where, rows in groups:
+    for part, rows in groups:
         total, variance, n = scores[rows].sum(axis=0), spread[rows].sum(axis=0), int(rows.sum())
         for j, name in enumerate(distribution.score_names):
             if variance[j] <= 0.0:
@@ -192,14 +195,14 @@ def _cells(
             z = float(total[j] / math.sqrt(variance[j]))
             if isinstance(distribution, Categorical):
                 taken = float(round(_taken(scores[rows, j])))
-                cells.append(Cell(where, name, taken, taken - float(total[j]), z))
+                cells.append(Cell(part, name, taken, taken - float(total[j]), z))
             elif j < distribution.action_dim:
-                cells.append(Cell(where, name, float(total[j]) / n, 0.0, z))
+                cells.append(Cell(part, name, float(total[j]) / n, 0.0, z))
             else:
-                cells.append(Cell(where, name, 1.0 + math.sqrt(2.0) * float(total[j]) / n, 1.0, z))
+                cells.append(Cell(part, name, 1.0 + math.sqrt(2.0) * float(total[j]) / n, 1.0, z))
     return cells
 
 
 def _taken(scores: np.ndarray) -> float:
-    """How often: the score of an action taken is 1 − π ≥ 0, of one not taken −π."""
+    """How often the action was taken. Its score is 1 − π ≥ 0 where it was taken, and −π where it was not."""
     return float((scores >= 0).sum())

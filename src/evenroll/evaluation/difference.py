@@ -1,10 +1,12 @@
 """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels.
 
-With G_i, H_i the returns of the two from start i, and C_i, E_i their action parts (estimators/score_regression.py),
+Let G_i and H_i be the returns of the two policies from start i, and C_i and E_i their action parts
+(estimators/score_regression.py). Then
 
     G_i − H_i = d + β·(C_i, E_i) + ε_i
 
-the error of the mean difference is b + ε̄, b = β·(mean C, mean E): its interval is that of mc on balanced data.
+and the error of the mean difference is b + ε̄, where b = β·(mean C, mean E). The interval is made as that of mc on balanced
+data (intervals/balanced.py).
 """
 
 from __future__ import annotations
@@ -30,10 +32,15 @@ from evenroll.text.numbers import two_digits
 
 @dataclass(frozen=True)
 class Difference:
-    """value: that of the first policy minus that of the second; low ≤ true difference ≤ high with probability `confidence`.
+    """How much more the first policy is worth than the second.
 
-    note   what to know about the interval, or None
-    alone  half-width if each had met starts of its own: what sharing them saves shows beside it
+    value       the estimate of the difference: the first policy's value minus the second's
+    low, high   the interval, which holds the true difference with probability `confidence`
+    confidence  the confidence of the interval
+    note        what to know about the interval, or None
+    alone       the half-width if each policy had met its own starts, for comparison; None if one has no interval
+    first       the evaluation of the first policy
+    second      the evaluation of the second policy
     """
 
     value: float
@@ -95,14 +102,14 @@ def difference(
     try:
         results = [evaluate_source(source, look, budget, confidence, progress) for source in sources]
         with single_threaded_blas():
-            found = _interval(sources[0], sources[1], confidence)
+            interval = _interval(sources[0], sources[1], confidence)
     finally:
         for source in sources:
             source.close()
     value = results[0].value - results[1].value
     halves = [result.half_width for result in results]
     alone = None if halves[0] is None or halves[1] is None else math.hypot(halves[0], halves[1])
-    return Difference(value, found.low, found.high, confidence, found.note, alone, results[0], results[1])
+    return Difference(value, interval.low, interval.high, confidence, interval.note, alone, results[0], results[1])
 
 
 def _interval(first: Source, second: Source, confidence: float) -> Interval:

@@ -19,14 +19,17 @@ from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "mc", 100
-SHOW_EVERY = 0.2  # seconds between two reports of progress
-FEWEST_TO_SHOW = 3  # episodes before which progress has no result to show
-MOST = 10**15  # episodes or steps: more never end
+SHOW_EVERY = 0.2  # seconds between two reports of progress; a choice
+FEWEST_TO_SHOW = 3  # episodes that an interval needs; before that, progress has no result to show
+MOST = 10**15  # episodes or steps; a run with more would never end
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far collecting has come. The result is that of the last look, a little while ago, or None before the first."""
+    """How far collecting has come.
+
+    The result is that of the last look at the data, a little while ago. It is None before the first look.
+    """
 
     episodes: int
     total: int
@@ -37,7 +40,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much to collect: so many episodes, or so many steps, or until the interval is as narrow as the target says."""
+    """How much to collect: a number of episodes or of steps, or until the interval is as narrow as the target says."""
 
     episodes: int | None
     steps: int | None
@@ -45,7 +48,7 @@ class Budget:
 
     @classmethod
     def of(cls, episodes: int | None, steps: int | None, half_width: float | str | None) -> Budget:
-        """What the user asks for, with the default where nothing is said."""
+        """The budget that the user asks for. It is the default where nothing is said."""
         target = None if half_width is None else Target.parse(half_width)
         if episodes is not None and steps is not None:
             raise SpecError("give either episodes or steps, not both")
@@ -79,22 +82,25 @@ def evaluate(
     deterministic: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
-    """Collect `episodes` trajectories (100 unless told otherwise) or `steps` steps, and estimate the policy's value.
+    """Collect `episodes` trajectories (100 by default) or `steps` steps, and estimate the policy's value.
 
-    domain      a domain, built in or one's own, or any Gymnasium environment: env, vector env, Stable-Baselines3's VecEnv,
-                or its id
-    sampler     by name, or an object; likewise the estimator, which may also be a function of (rollouts, policy)
+    domain      a domain, built in or your own, or any Gymnasium environment: an env, a vector env, Stable-Baselines3's
+                VecEnv, or an id
+    sampler     how actions are chosen: a name or an object
+    estimator   how the value is estimated: a name, an object or a function of (rollouts, policy)
     policy      a policy or policy file of ours, a Stable-Baselines3 model (PPO, A2C), a torch module that gives a
-                distribution or logits, or a function of an observation that gives action probabilities; a built-in domain
-                has one of its own
-    gamma       discount; a built-in domain has its own, elsewhere it is 1 unless given
-    horizon     steps after which a trajectory is cut (it counts as truncated); a built-in domain has its own
-    initial     data to start from: what is collected then makes the whole on-policy
-    deterministic  take the policy's likeliest actions; there is nothing to balance then
-    half_width  stop as soon as the interval is this narrow (a number, or "5%" of the value); `episodes` is then the most
-                to collect (default 100,000). Looking repeatedly is paid for (intervals/stopping.py)
-    interval    auto, score, or for independent trajectories t, bca, bernstein (which needs the `bounds` of returns)
-    progress    called now and then while collecting
+                distribution or logits, or a function of an observation that gives action probabilities. Built-in domains
+                come with a policy.
+    gamma       the discount. Built-in domains have their own; elsewhere it is 1 unless given.
+    horizon     the number of steps after which a trajectory is cut, and counts as truncated. Built-in domains have their
+                own.
+    initial     data to start from. New data is then collected so that the whole becomes on-policy.
+    deterministic  take the policy's likeliest actions. Then there is nothing to balance.
+    half_width  stop as soon as the interval is this narrow: a number, or "5%" of the value. Then `episodes` is the most to
+                collect (100,000 by default). The interval stays valid although it is looked at repeatedly
+                (intervals/stopping.py).
+    interval    auto or score; for independent trajectories also t, bca or bernstein, which needs the `bounds` of returns
+    progress    is called now and then while collecting
     """
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
@@ -111,23 +117,23 @@ def look_for(
     estimator: EstimatorLike, initial: Rollouts | None, interval: str, force: bool, bounds: tuple[float, float] | None,
     confidence: float,
 ) -> Look:  # fmt: skip
-    """How to look at the data, as the user asks for it."""
-    chosen = get_estimator(estimator)
-    if chosen.name == "wis+mc" and initial is None:
+    """The look that the user asks for: which estimator, and which interval."""
+    record = get_estimator(estimator)
+    if record.name == "wis+mc" and initial is None:
         raise SpecError("wis+mc needs initial data; use mc, ois or wis")
     if not 0.0 < confidence < 1.0:
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
-    return Look(chosen, interval, force, bounds)
+    return Look(record, interval, force, bounds)
 
 
 def evaluate_source(
     source: Source, look: Look, budget: Budget, confidence: float, progress: Callable[[Progress], None] | None = None
 ) -> Evaluation:
-    """Collect from a source, look, and report: the same for every source."""
+    """Collect from a source, look at the data, and report. This is the same for every source."""
     tell = None if progress is None else _Telling(source, look, budget, confidence, progress)
 
     def collect(episodes: int | None) -> Rollouts:
-        """Collect until there are so many new episodes, or the budget's steps."""
+        """Collect until there are this many new episodes, or the budget's steps."""
         for done in source.collect(episodes, budget.steps, at_once=tell is None):
             if tell is not None:
                 tell(done)
@@ -142,19 +148,19 @@ def evaluate_source(
             data = collect(budget.episodes)
         else:
             assert budget.episodes is not None
-            data, value, found = look_until(collect, see, budget.target, confidence, budget.episodes)
-            known = value, found
+            data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
+            known = value, interval
     return report(seen(source, data), look, confidence, known)
 
 
 def seen(source: Source, data: Rollouts | None = None) -> Seen:
-    """What a report says of a source; `data`: its rollouts, where they are at hand."""
+    """What a report says of a source. `data` are its rollouts, if they are at hand already."""
     data = source.rollouts() if data is None else data
     return Seen(data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed)
 
 
 class _Telling:
-    """Tells how far collecting has come, a few times a second; looking at the data takes a tenth of the time at most."""
+    """Tells how far collecting has come, a few times a second. Looking at the data takes at most a tenth of the time."""
 
     def __init__(
         self, source: Source, look: Look, budget: Budget, confidence: float, progress: Callable[[Progress], None]

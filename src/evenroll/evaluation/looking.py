@@ -22,8 +22,9 @@ from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.policies import External, Policy
 from evenroll.samplers import Sampler
 
-ENOUGH_TO_TELL = 30  # episodes from which on the share of the actions' luck is worth a word
-LITTLE = 0.3  # share below which balancing cannot gain much
+ENOUGH_TO_TELL = 30  # with fewer episodes the share of the actions' luck is not reported; as FEWEST of the intervals
+# If a share s of the variance can be removed, steps are saved by a factor of at most 1/(1 − s): 1.4 at this share.
+LITTLE = 0.3
 NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
@@ -31,8 +32,9 @@ NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to b
 class Look:
     """How to look at data: which estimator, and which interval.
 
-    interval  auto, score, t, bca or bernstein      force  an i.i.d. interval although trajectories are not independent
-    bounds    smallest and largest possible return, for bernstein
+    interval  auto, score, t, bca or bernstein
+    force     allow an interval for independent trajectories although these are not independent
+    bounds    the smallest and the largest possible return, for bernstein
     """
 
     estimator: Estimator
@@ -49,14 +51,14 @@ class Look:
             raise SpecError(
                 f"the policy is deterministic: there are no {estimator.name} estimates or score intervals, only mc"
             )
-        # A deterministic policy has neither scores nor weights: any policy stands in for it, for only returns are looked at.
+        # A deterministic policy has neither scores nor weights. Only returns are looked at, so any policy may stand in.
         engine = External(0, choices=(2,)) if policy is None else policy
-        value, found = estimate_with_interval(
+        value, interval = estimate_with_interval(
             data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
         )
-        if isinstance(found, Interval) and found.kind == "score" and divergence.runs_away:
+        if isinstance(interval, Interval) and interval.kind == "score" and divergence.runs_away:
             return value, NoInterval(f"{sampler} runs away from the policy, and the data with it")
-        return value, found
+        return value, interval
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,11 @@ class Seen:
 def report(
     seen: Seen, look: Look, confidence: float, known: tuple[float, Interval | NoInterval] | None = None
 ) -> Evaluation:
-    """Everything that is said of an evaluation; `known`: value and interval, where they were looked at already."""
+    """The whole record of an evaluation. `known` are its value and interval, if they were looked at already."""
     data, policy, divergence, estimator = seen.data, seen.policy, seen.divergence, look.estimator
     with single_threaded_blas():
-        value, found = known or seen.look(look, confidence)
-        interval = found if isinstance(found, Interval) else None
+        value, interval_or_reason = known or seen.look(look, confidence)
+        interval = interval_or_reason if isinstance(interval_or_reason, Interval) else None
         log_weights = None if estimator.log_weights is None or policy is None else estimator.log_weights(data, policy)
         share = _action_share(data, policy)
         return Evaluation(
@@ -90,7 +92,7 @@ def report(
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
             confidence=confidence,
-            why=found.why if isinstance(found, NoInterval) else None,
+            why=interval_or_reason.why if isinstance(interval_or_reason, NoInterval) else None,
             interval=None if interval is None else interval.kind,
             note=None if interval is None else interval.note,
             fallback=interval is not None and interval.fallback,
@@ -121,7 +123,7 @@ def report(
 
 
 def _on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
-    """(z σ/h)²: episodes at which z σ/√n is the half-width h, σ the standard deviation of the returns."""
+    """(z σ/h)²: the number of episodes n at which z σ/√n is the half-width h. σ is the returns' standard deviation."""
     if found.half_width <= 0.0 or not math.isfinite(found.half_width):
         return None
     z = NormalDist().inv_cdf(0.5 + found.confidence / 2)
@@ -148,30 +150,35 @@ def _remark(policy: Policy | None, share: float | None) -> str | None:
 
 
 def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
-    """Other means over the same trajectories. Each is a return of its own: other rewards, undiscounted."""
+    """Other means over the same trajectories. Each is the undiscounted return of other rewards (`other_rewards`)."""
     data, plain = seen.data, Look(get_estimator("mc"))
     result: dict[str, Quantity] = {}
     known: list[tuple[np.ndarray, str]] = []
     for name, rewards in other_rewards(data).items():
         same = next((other for before, other in known if np.array_equal(before, rewards)), None)
-        if same is not None:  # a reward of 1 a step: the return is the length
+        if same is not None:  # if the reward is 1 a step, the return is the length
             result[name] = result[same]
             continue
         owner = np.repeat(np.arange(data.episodes), data.lengths)
         returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
         variant = replace(seen, data=replace(data, gamma=1.0, returns=returns, rewards=rewards))
         try:
-            value, found = variant.look(plain, confidence)
+            value, interval = variant.look(plain, confidence)
         except NoEstimate:
             continue
-        low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
+        low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)
         result[name] = Quantity(value, low, high)
         known.append((rewards, name))
     return result
 
 
 def other_rewards(data: Rollouts) -> dict[str, np.ndarray]:
-    """return: the rewards themselves, where γ < 1; length: 1 a step; success: at the last step of those that succeeded."""
+    """The rewards of each quantity.
+
+    return   the rewards themselves, if γ < 1
+    length   1 at every step
+    success  1 at the last step of each trajectory that succeeded
+    """
     rewards = data.column("rewards")
     result = {"return": rewards} if data.gamma < 1.0 else {}
     result["length"] = np.ones_like(rewards)

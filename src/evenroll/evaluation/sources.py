@@ -1,7 +1,7 @@
-"""Sources of episodes: a built-in domain, an environment that lives elsewhere; later a cluster.
+"""Sources of episodes: a domain in compiled code, or an environment that lives elsewhere.
 
-`evaluate` knows a source only by what stands in `Source`, so that whatever collects episodes is validated, looked at,
-reported and printed in the same way.
+`evaluate` knows a source only by the protocol `Source`. So whatever collects episodes is validated, looked at, reported and
+printed in the same way.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy, Sampler
 from evenroll.samplers.table import SamplerLike, get_sampler
 
-FIRST_PART = 16  # episodes (or steps) collected before a domain first tells how far it is
-PART_SECONDS = 0.1  # and about how long each part takes from then on
+FIRST_PART = 16  # episodes (or steps) that are collected before a domain first tells how far it is; a choice
+PART_SECONDS = 0.1  # about how long each part takes from then on; a choice
 
 
 class Source(Protocol):
     """Where episodes come from.
 
-    name       of the domain or environment            described  how the policy is run, in a few words
-    policy     what chooses actions in compiled code, or None if the policy is deterministic: then it is run as it is
-    sampler    how actions are chosen                  seed       the same seed gives the same episodes
-    episodes   new ones that have finished so far      steps      new ones taken so far
+    name       the name of the domain or environment
+    described  how the policy is run, in a few words
+    policy     what chooses actions in compiled code. It is None if the policy is deterministic, which is then run as it is.
+    sampler    how actions are chosen
+    seed       the seed; the same seed gives the same episodes
+    episodes   how many new episodes have finished so far
+    steps      how many new steps were taken so far
     """
 
     name: str
@@ -51,20 +54,20 @@ class Source(Protocol):
     @property
     def divergence(self) -> Divergence: ...
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
-        """Go on until there are so many new episodes, or steps, in all.
+        """Go on until there are this many new episodes, or steps, in all.
 
-        Yields their number now and then, for those who show progress; `at_once` means that nobody does.
+        The number so far is yielded now and then, for those who show progress. `at_once` means that nobody does.
         """
 
     def rollouts(self) -> Rollouts:
         """All the data so far, initial data in front."""
 
     def close(self) -> None:
-        """Leave everything as it was found."""
+        """Leave policy and environment as they were before."""
 
 
 class DomainSource:
-    """A built-in domain, or one's own: whole trials in compiled code."""
+    """A domain, built in or one's own. Whole trials run in compiled code."""
 
     def __init__(
         self, domain: Domain, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
@@ -187,7 +190,7 @@ class EnvironmentSource:
 
 def source_of(domain: Any, policy: Any, sampler: SamplerLike, **settings: Any) -> DomainSource | EnvironmentSource:
     """The source for a domain or an environment, by name or as an object."""
-    found = load_domain(domain) if isinstance(domain, str) else domain
-    if isinstance(found, Domain):
-        return DomainSource(found, policy, sampler, **settings)
+    loaded = load_domain(domain) if isinstance(domain, str) else domain
+    if isinstance(loaded, Domain):
+        return DomainSource(loaded, policy, sampler, **settings)
     return EnvironmentSource(domain, policy, sampler, **settings)

@@ -24,14 +24,14 @@ from evenroll.intervals.independent import Interval, NoInterval, bca, empirical_
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
 
-FEWEST = 30  # episodes below which residuals say too little: then the interval is that of independent trajectories
+FEWEST = 30  # with fewer episodes the residuals say too little, and the interval is as wide as for independent trajectories
 IID_KINDS = ("t", "bca", "bernstein")
 KINDS = ("auto", *IID_KINDS, "score")
 TOO_FEW = NoInterval("fewer than 3 trajectories have finished")
 
 
 def centred_half_width(imbalance: float, error: float, freedom: float, confidence: float = 0.95) -> float:
-    """h with P(|b + s·T| ≤ h) = confidence: t·s for b = 0, |b| + (one-sided t)·s for |b| ≫ s."""
+    """The h with P(|b + s·T| ≤ h) = confidence. It is t·s for b = 0, and |b| + (one-sided t)·s for |b| ≫ s."""
     from scipy import special
 
     b = abs(imbalance)
@@ -55,7 +55,7 @@ def balanced_interval(
         half = abs(estimate - fit.value) + student_quantile(confidence, fit.freedom) * fit.error
     notes = []
     n = len(returns)
-    # What independent trajectories would have: conservative for balanced data, whose mean varies less.
+    # The half-width for independent trajectories is conservative for balanced data, whose mean varies less.
     low, high = student_t(returns, confidence)
     fallback = max(half, abs(estimate - float(returns.mean())) + (high - low) / 2)
     if n < FEWEST:
@@ -87,13 +87,13 @@ def estimate_with_interval(
 ) -> tuple[float, Interval | NoInterval]:
     """The estimate, and the interval that belongs to it or the reason why there is none.
 
-    `auto` is Student's t for mc on independent on-policy trajectories and for ois, else `score`.
-    A kind for independent trajectories is refused on dependent data, unless it is forced; then its note says so.
+    `auto` is Student's t for mc on independent on-policy trajectories and for ois. Otherwise it is `score`.
+    A kind that is meant for independent trajectories is refused on dependent data. `force` allows it, and its note says so.
     """
     if kind not in KINDS:
         raise SpecError(f"unknown interval {kind!r}; known: {', '.join(KINDS)}")
     on_policy = sampler.independent and sampler.on_policy and rollouts.initial_episodes == 0
-    weighted = estimator.name == "ois"  # given the past each w·g has mean v whatever the behaviour: a martingale
+    weighted = estimator.name == "ois"  # given the past, each w·g has mean v: a martingale
     if kind == "auto" and (weighted or (on_policy and estimator.name == "mc")):
         kind = "t"
     if kind in IID_KINDS:

@@ -1,6 +1,6 @@
-"""Intervals for the mean of independent values, and what every interval says of itself.
+"""Intervals for the mean of independent values, and the record that every interval is returned in.
 
-SciPy's statistics are imported where they are used: that takes longer than most evaluations.
+Importing SciPy's statistics takes longer than most evaluations, so each function imports them when it needs them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 
 from evenroll.errors import NoEstimate, SpecError
 
-RESAMPLES = 2000  # of the bootstrap
-BATCH = 100  # resamples that are in memory at once
+RESAMPLES = 2000  # of the bootstrap; a choice
+BATCH = 100  # resamples in memory at once: 16 MB at n = 20,000
 
 
 @dataclass(frozen=True)
 class Interval:
     """low ≤ v ≤ high with probability `confidence`.
 
-    kind      t, bca, bernstein (independent trajectories), score (balanced data)
-    note      what to know about it, or None
-    fallback  it is wider than the method would have it, because there is too little data for the method
-    exact     the regression left nothing but rounding error: the interval holds the value itself, and the mean of the
-              returns only if they are balanced to the end
+    kind      how it was made: t, bca or bernstein for independent trajectories, score for balanced data
+    note      what to know about the interval, or None
+    fallback  whether it is wider than its method alone would make it, because there is too little data for the method
+    exact     whether the regression left nothing but rounding error. Then the interval holds the value itself; it holds the
+              mean of the returns only if the data is perfectly balanced.
     """
 
     low: float
@@ -52,14 +52,14 @@ class NoInterval:
 
 
 def student_quantile(confidence: float, freedom: float) -> float:
-    """t with P(|T| ≤ t) = confidence, where T has Student's distribution."""
+    """The t with P(|T| ≤ t) = confidence, where T has Student's distribution."""
     from scipy import stats
 
     return float(stats.t.ppf(0.5 + confidence / 2, freedom))
 
 
 def student_t(values: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
-    """Mean ± t · s/√n: for independent values only. Returns of ROS-like samplers are not independent."""
+    """Mean ± t · s/√n. It is for independent values only, and the returns of samplers like ROS are not independent."""
     n = _count(values)
     half = student_quantile(confidence, n - 1) * float(values.std(ddof=1)) / math.sqrt(n)
     return float(values.mean()) - half, float(values.mean()) + half
@@ -73,8 +73,8 @@ def bca(
 ) -> tuple[float, float]:
     """Bias-corrected and accelerated bootstrap (Efron 1987) of the mean, or of `statistic` along the last axis.
 
-    The time grows with the square of n, because the acceleration leaves out each value in turn: 2 s of one core at
-    n = 20,000. Values that are all equal have the interval that they all have, a point.
+    The time grows with the square of n, because the acceleration leaves out each value in turn. At n = 20,000 it takes
+    2 s of one core. If all values are equal, the interval is the single point that they give.
     """
     from scipy import stats
 
@@ -82,21 +82,22 @@ def bca(
     of = statistic or (lambda x: x.mean(axis=-1))
     if float(np.ptp(values)) == 0.0:
         return float(of(values)), float(of(values))
-    found = stats.bootstrap(
+    limits = stats.bootstrap(
         (values,), lambda x, axis: of(x), n_resamples=RESAMPLES, batch=BATCH, vectorized=True, axis=-1,
         confidence_level=confidence, method="BCa", random_state=np.random.default_rng(seed),
     ).confidence_interval  # fmt: skip
-    if not math.isfinite(found.high - found.low):
+    if not math.isfinite(limits.high - limits.low):
         raise NoEstimate("the bootstrap gives no interval: its resamples are all equal, or all on one side of the estimate")
-    return float(found.low), float(found.high)
+    return float(limits.low), float(limits.high)
 
 
 def empirical_bernstein(
     values: np.ndarray, confidence: float = 0.95, bounds: tuple[float, float] | None = None
 ) -> tuple[float, float]:
-    """Mean ± √(2 s² L/n) + 7 R L/(3(n−1)), L = log(4/α), R the returns' range (Maurer & Pontil 2009): any n, any shape.
+    """Mean ± √(2 s² L/n) + 7 R L/(3(n−1)), with L = log(4/α) and R the range of the returns (Maurer & Pontil 2009).
 
-    `bounds` of the returns must be known beforehand; nothing that the data shows can replace them.
+    It is valid for any n and for returns of any shape. The `bounds` of the returns must be known beforehand, because
+    nothing that the data shows can replace them.
     """
     n = _count(values)
     if bounds is None:
@@ -114,12 +115,12 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tu
     """The exact binomial interval of a share."""
     from scipy import stats
 
-    found = stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
-    return float(found.low), float(found.high)
+    limits = stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
+    return float(limits.low), float(limits.high)
 
 
 def _count(values: np.ndarray) -> int:
-    """How many values there are; fewer than two have no interval."""
+    """The number of values. Fewer than two have no interval, and are refused."""
     if len(values) < 2:
         raise NoEstimate("an interval needs at least 2 finished trajectories")
     return len(values)

@@ -15,10 +15,10 @@ __all__ = ["EvalCallback", "evaluate_policy"]
 
 
 def __getattr__(name: str) -> Any:
-    """`evaluate_policy` falls back without a word of callbacks: each is imported when it is asked for."""
+    """Import each name when it is asked for, because `evaluate_policy` must also work where callbacks cannot be imported."""
     import importlib
 
-    where = {"EvalCallback": "callbacks", "evaluate_policy": "evaluation"}
-    if name not in where:
+    module_of = {"EvalCallback": "callbacks", "evaluate_policy": "evaluation"}
+    if name not in module_of:
         raise AttributeError(f"module 'evenroll.sb3' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"evenroll.sb3.{where[name]}"), name)
+    return getattr(importlib.import_module(f"evenroll.sb3.{module_of[name]}"), name)

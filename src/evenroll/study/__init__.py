@@ -1,4 +1,4 @@
-"""Many trials: run, kept, drawn and judged.
+"""Many trials: how they are run, kept, drawn and judged.
 
 trials       one trial, measured at every checkpoint      comparison   several methods in one call
 blocks       trials under an identity                     store        blocks on disk, written once

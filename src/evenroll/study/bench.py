@@ -1,4 +1,7 @@
-"""How fast: steps per second of every domain, against plain PyTorch, in one process, medians of turns."""
+"""How fast everything is: steps per second of every domain, beside plain PyTorch.
+
+All are measured in one process. They take turns, and medians over the turns count.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,10 @@ from evenroll.samplers.table import get_sampler
 from evenroll.study.training import initial_policy
 
 SAMPLERS = ("os", "ros", "bpg")
-# For a domain without settings of its own. A step takes as long with any other, as long as nothing runs away.
+# These settings are for a domain that has none. A step takes equally long with other settings unless something runs away.
 SETTINGS = {"ros": {"alpha": 1.0}, "bpg": {"batch": 10, "step_size": 1e-6}}
-# Steps of one measurement: some tenths of a second each. Records are kept by episode, so that episodes have a limit too.
+# Steps of one measurement, chosen so that each takes some tenths of a second. Records are kept by episode, so episodes
+# have a limit too.
 NETWORK_STEPS, TABLE_STEPS, TABLE_EPISODES, TORCH_STEPS = 100_000, 1_000_000, 300_000, 300
 
 
@@ -43,9 +47,9 @@ def run_bench(
     quick: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Everything that `evenroll bench` prints; if domains are given, how fast these are, and nothing else.
+    """Everything that `evenroll bench` prints. If domains are given, only their speeds are measured.
 
-    quick  fewer repeats, and no comparison with PyTorch
+    quick  take fewer repeats, and make no comparison with PyTorch
     """
     repeats = 3 if quick else 7
     measured = [as_domain(domain) for domain in (DOMAINS if domains is None else domains)]
@@ -76,13 +80,13 @@ def run_bench(
 
 
 def _has_network(domain: Domain) -> bool:
-    """Whether its policies are networks with a probability for each action."""
+    """Whether the domain's policies are networks with a probability for each action."""
     env = domain.environment(None)
     return env.n_states is None and env.n_actions is not None
 
 
 def _policy(domain: Domain) -> Policy:
-    """The policy that comes with the domain, or one that has learnt nothing: a step takes as long."""
+    """The policy that comes with the domain, or an untrained one, with which a step takes equally long."""
     try:
         return domain.policy()
     except SpecError:
@@ -139,7 +143,7 @@ def _speeds(domain: Domain, one_file: Any, repeats: int, tick: Callable[[], None
     times: dict[str, list[float]] = {key: [] for key in (*SAMPLERS, "torch")}
     for sampler in samplers.values():
         _seconds(domain, policy, sampler, 100)
-    for _ in range(repeats):  # in turns, so that all meet the same noise
+    for _ in range(repeats):  # they take turns, so that all meet the same noise of the machine
         for key, sampler in samplers.items():
             times[key].append(_seconds(domain, policy, sampler, steps) / steps)
         if one_file is not None:
@@ -157,7 +161,7 @@ def _speeds(domain: Domain, one_file: Any, repeats: int, tick: Callable[[], None
 
 
 def _two_cores(domain: Domain, repeats: int, tick: Callable[[], None]) -> float | None:
-    """Throughput of ROS on two threads over one."""
+    """The throughput of ROS on two threads, divided by the throughput on one."""
     if len(os.sched_getaffinity(0)) < 2:
         return None
     policy, sampler, steps = domain.policy(), _sampler("ros", domain), 4 * _steps(domain)
@@ -175,7 +179,7 @@ def _two_cores(domain: Domain, repeats: int, tick: Callable[[], None]) -> float 
 
 
 def _by_data(domain: Domain, repeats: int, tick: Callable[[], None]) -> list[dict[str, int]]:
-    """Nanoseconds per step of ROS once k steps lie behind: flat, because only S and k are kept."""
+    """Nanoseconds per step of ROS after k steps. They do not grow with k, because only S and k are kept."""
     policy, sampler, env, block = domain.policy(), _sampler("ros", domain), domain.environment(None), 20_000
     wanted = (1_000, 100_000, 400_000)
     times: dict[int, list[float]] = {k: [] for k in wanted}
@@ -216,7 +220,7 @@ def _by_width(domain: Domain, repeats: int, tick: Callable[[], None]) -> list[di
 
 
 def _compile_times(domain: Domain, tick: Callable[[], None]) -> dict[str, float]:
-    """Seconds until a first short ROS run in a new process: nothing cached, and everything."""
+    """Seconds until a first short ROS run in a new process has ended, with an empty compile cache and with a full one."""
     code = (
         "import time; t = time.perf_counter()\n"
         "from evenroll.study.bench import _seconds\nfrom evenroll.domains.catalogue import get_domain\n"
@@ -234,7 +238,7 @@ def _compile_times(domain: Domain, tick: Callable[[], None]) -> dict[str, float]
 
 
 def tables(result: dict[str, Any]) -> Iterator[Any]:
-    """The result for people."""
+    """The result as tables and lines for people to read."""
     speeds = Table(title="million steps per second, one core", title_justify="left")
     for column in ("domain", "os", "ros", "bpg", "one-file PyTorch, steps/s", "ros against it"):
         speeds.add_column(column, justify="left" if column == "domain" else "right")

@@ -1,4 +1,7 @@
-"""Blocks of trials: pure functions of an identity, so that a result can be kept under it and never computed twice."""
+"""Blocks of trials. A block is a pure function of its identity, so its result can be kept under that identity.
+
+A result that is kept is never computed again.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,19 @@ from evenroll.study.sources import digest_of
 from evenroll.study.trials import GRADIENT, KL, Trials, run_trials
 from evenroll.study.true_value import truth
 
-FORMAT = 1  # of the identity and of the file
-STEPS_PER_BLOCK = 2_000_000  # about: what a kill may cost each worker
-SIZES = (50, 25, 10, 5)  # trials per block
+FORMAT = 1  # the version of the identity and of the file
+STEPS_PER_BLOCK = 2_000_000  # about: this is what a worker may lose when it is killed
+SIZES = (50, 25, 10, 5)  # trials per block; the largest size within STEPS_PER_BLOCK is taken
 
 
 @dataclass(frozen=True)
 class Work:
-    """Many trials of one way to collect, as strings and numbers only: it hashes, prints, and travels between machines.
+    """Many trials of one way to collect, as strings and numbers only. So it hashes, prints, and travels between machines.
 
-    collect   [init+]SAMPLER[:key=value,…]; what is left out takes the domain's value in the paper
-    measures  names of estimators; SAMPLING_ERRORS may follow
-    budgets   checkpoints, in mean episode lengths: ⌊T̄·b⌋ new steps each; 0 in front where there is initial data
-    epsilon   instead of the domain's policy, one that is greedy but for a share ε of uniformly random actions
+    collect   how data is collected: [init+]SAMPLER[:key=value,…]. What is left out takes the domain's value in the paper.
+    measures  the names of estimators; SAMPLING_ERRORS may follow them
+    budgets   the checkpoints, in mean episode lengths. A budget b means ⌊T̄·b⌋ new steps. With initial data, 0 comes first.
+    epsilon   if given, the policy is not the domain's but greedy, except for a share ε of uniformly random actions
     """
 
     domain: str
@@ -67,10 +70,10 @@ class Block:
     count: int
 
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the numbers, and nothing that does not."""
+        """Everything that determines the block's numbers, and nothing that does not."""
         trials = resolve(self.work)
         place = (self.work.seed, self.first)
-        where, known = trials.domain.trial_environment(place), trials.truth
+        environment, known = trials.domain.trial_environment(place), trials.truth
         if trials.domain.redrawn:
             known = trials.domain.known_truth(trials.policy, place) or known
         return {
@@ -79,7 +82,7 @@ class Block:
             "numpy": np.__version__,
             "numba": numba.__version__,
             "domain": str(trials.domain),
-            "environment": hashlib.sha256(np.ascontiguousarray(where.params, dtype="<f8").tobytes()).hexdigest(),
+            "environment": hashlib.sha256(np.ascontiguousarray(environment.params, dtype="<f8").tobytes()).hexdigest(),
             "gamma": trials.domain.gamma,
             "horizon": trials.domain.horizon,
             "policy": policy_digest(trials.policy),
@@ -104,7 +107,11 @@ def identity_key(identity: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class BlockData:
-    """What a block's trials measured: values [trials, columns, checkpoints] (nan: there is none), ran away [trials]."""
+    """What a block's trials measured.
+
+    values   [trials, columns, checkpoints]; nan where there is no value
+    runaway  [trials]: whether the behaviour ran away from the policy
+    """
 
     columns: tuple[str, ...]
     checkpoints: tuple[int, ...]
@@ -113,7 +120,7 @@ class BlockData:
 
 
 def compute(block: Block) -> BlockData:
-    """The block's numbers: a pure function, wherever and beside whatever it runs."""
+    """The block's numbers. They do not depend on where this runs, nor on what runs beside it."""
     trials = resolve(block.work)
     seeds = [(block.work.seed, t) for t in range(block.first, block.first + block.count)]
     return BlockData(trials.columns, trials.checkpoints, *run_trials(trials, seeds))

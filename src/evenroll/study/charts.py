@@ -66,7 +66,7 @@ def _chart(panel: Panel, results: Results) -> Chart:
 
 
 def _lines(panel: Panel, results: Results) -> Iterator[Series]:
-    """What was run here, and beside it what was published of the same method. Panels of step sizes have none of it."""
+    """What was run here and what was published of the same method. For panels of step sizes nothing is published."""
     many = panel.title.startswith("Step size")
     for line in panel.lines:
         look = look_of(line.method)
@@ -84,9 +84,9 @@ def _lines(panel: Panel, results: Results) -> Iterator[Series]:
 def _published(panel: Panel, line: Line) -> tuple[np.ndarray, np.ndarray] | None:
     """The authors' curve of the same domain with the same hyper-parameters, if there is one."""
     method = line.method if "/" in line.method else _usual(line.method)
-    found = published_curve(panel.domain, method)
+    curve = published_curve(panel.domain, method)
     column = {"ratio": "", "median": "median"}.get(panel.quantity, panel.quantity)
-    return (found["steps"], found[column]) if found is not None and column in found else None
+    return (curve["steps"], curve[column]) if curve is not None and column in curve else None
 
 
 def _usual(collect: str) -> str:
@@ -110,12 +110,12 @@ def _sweeps(panel: Panel, results: Results) -> Iterator[Series]:
     yield Series("one", "no difference", LineStyle(GREY), x, np.ones(len(x)), dash="theory")
     seen: set[str] = set()
     for sweep in panel.sweeps:
-        found = results.ratios(sweep)
-        good = np.isfinite(found.ratio) & (found.ratio > 0)
-        y, se = found.ratio[good], found.se[good]
+        ratios = results.ratios(sweep)
+        good = np.isfinite(ratios.ratio) & (ratios.ratio > 0)
+        y, se = ratios.ratio[good], ratios.se[good]
         look = second_look(sweep.method) if sweep.method in seen else look_of(sweep.method)
         seen.add(sweep.method)
-        yield Series(sweep.label, sweep.label, look, found.x[good], y, np.maximum(y - se, y / 10), y + se)
+        yield Series(sweep.label, sweep.label, look, ratios.x[good], y, np.maximum(y - se, y / 10), y + se)
 
 
 def theory_charts(found: Laws) -> tuple[Chart, ...]:

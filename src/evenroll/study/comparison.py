@@ -34,13 +34,16 @@ if TYPE_CHECKING:
 class Comparison:
     """The result of `compare`. Printed, it is a table; `plot` draws it.
 
-    value        the policy's true value, with its standard error `value_se` (0 if it is exact)
-    mean_length  mean episode length, the unit of the budget
+    domain       the name of the domain
+    value        the policy's true value
+    value_se     the standard error of the true value; 0 if the value is exact
+    mean_length  the mean episode length, which is the unit of the budget
     variance     Var[return] on-policy; nan if it is not known
-    trials       of each method
-    checkpoints  new environment steps after which each trial was measured
-    curves       one for each method, in the order in which the methods were given
-    env_steps    of all trials together, taken in `seconds`
+    trials       the number of trials of each method
+    checkpoints  the numbers of new environment steps after which each trial was measured
+    curves       one curve for each method, in the order in which the methods were given
+    env_steps    the environment steps of all trials together
+    seconds      the time that all trials took
     """
 
     domain: str
@@ -72,7 +75,7 @@ class Comparison:
         )
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """MSE curves on logarithmic scales, saved under `path` if there is one, in the format that its name says."""
+        """MSE curves on logarithmic scales. If there is a `path`, they are saved there, in the format that its name says."""
         title = f"{self.domain}: {self.trials} trials, band ± 1 standard error"
         figure = draw_curves(title, self.checkpoints, self.curves, self.on_policy_theory())
         if path is not None:
@@ -80,7 +83,7 @@ class Comparison:
         return figure
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that is known of every method, as plain numbers; what could not be computed is None."""
+        """Everything that is known of every method, as plain numbers. What could not be computed is None."""
         return {
             "domain": self.domain,
             "value": finite_or_none(self.value),
@@ -94,7 +97,7 @@ class Comparison:
         }
 
     def on_policy_theory(self) -> np.ndarray:
-        """Var[return]/(n v²) at each checkpoint, n = steps/T̄: what on-policy Monte Carlo must show."""
+        """Var[return]/(n v²) at each checkpoint, n = steps/T̄. This is the error that on-policy Monte Carlo must show."""
         n = np.array(self.checkpoints) / self.mean_length
         with np.errstate(divide="ignore"):
             return np.asarray(self.variance / (n * self.value**2))
@@ -119,8 +122,8 @@ def compare(
 ) -> Comparison:
     """Run `trials` trials of each method and score every checkpoint against the true value.
 
-    domain   a built-in domain or `module:name` of one's own, or the object
-    methods  each a specification such as "init+ros:alpha=10/mc", a sampler, or a pair (sampler, estimator)
+    domain   the name of a built-in domain, `module:name` of your own, or the object
+    methods  each is a specification such as "init+ros:alpha=10/mc", a sampler, or a pair (sampler, estimator)
 
     The result is the same, bit for bit, for any number of workers, in threads, processes or on a cluster.
     """
@@ -198,7 +201,7 @@ def _truth(
     workers: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> Truth:
-    """What the user says goes before what is known, and that before rollouts."""
+    """The truth to compare with: what the user says, or what is known, or else the result of rollouts."""
     if value is not None and mean_length is not None:
         known = domain.known_truth(policy)
         return Truth(value, 0.0, mean_length, known.variance if known else math.nan)

@@ -16,9 +16,11 @@ COLOURS = ("#4c72b0", "#c44e52", "#55a868", "#8172b3", "#dd8452", "#64b5cd", "#9
 
 
 def draw_curves(title: str, checkpoints: Sequence[int], curves: Sequence[Curve], theory: np.ndarray) -> Figure:
-    """Log-log MSE curves with one-standard-error bands; `theory` is what on-policy sampling must show at each checkpoint.
+    """MSE curves on logarithmic scales, with bands of one standard error.
 
-    The figure belongs to no window and to no backend, so that a notebook's own settings stay as they are.
+    `theory` is the error that on-policy sampling must show at each checkpoint.
+
+    The figure belongs to no window and to no backend, so that the settings of a notebook stay as they are.
     """
     from matplotlib.figure import Figure
 

@@ -25,7 +25,7 @@ def header_and_rows(checkpoints: Sequence[int], curves: Sequence[Curve]) -> tupl
 
 
 def remarks(curves: Sequence[Curve]) -> list[str]:
-    """A line for each method whose weights are uneven to some degree, or whose behaviour ran away from the policy."""
+    """A line for each method that weighs trajectories, and one for each whose behaviour ran away from the policy."""
     lines = []
     for curve in curves:
         if curve.effective_sample_size is not None and curve.largest_weight is not None:

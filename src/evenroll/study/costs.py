@@ -17,8 +17,8 @@ from evenroll.files.safe_files import read_bytes, read_json, write_atomically
 from evenroll.study.blocks import Work, resolve
 from evenroll.study.targets import PaperTarget
 
-# Core-microseconds per environment step. Those of FIT are per step of all checkpoints together. All were measured by
-# `evenroll reproduce` on two cores.
+# All costs were measured by `evenroll reproduce` on two cores. COLLECT is in core-microseconds per environment step, and FIT
+# in core-microseconds per step of all checkpoints together.
 COLLECT = {
     "table": {"os": 0.4, "ros": 0.5, "bpg": 0.5, "auto": 0.9},
     "softmax": {"os": 0.25, "ros": 0.8, "bpg": 1.1, "auto": 0.8},
@@ -26,9 +26,9 @@ COLLECT = {
 }
 FIT = {"table": 0.3, "softmax": 3.2, "gaussian": 6.2}
 NETWORK_FIT = {"table": 4.0, "softmax": 4.0, "gaussian": 4.0}  # core-seconds per fit of fqe-net-small
-LARGE_NETWORK = 40.0  # of fqe-net
+LARGE_NETWORK = 40.0  # core-seconds per fit of fqe-net
 LINEAR_FIT = {"table": 0.1, "softmax": 4.0, "gaussian": 8.0}  # core-microseconds per step and checkpoint of fqe
-PER_TRIAL = 0.5e-3  # core-seconds
+PER_TRIAL = 0.5e-3  # core-seconds of every trial beside its steps and fits
 
 
 @functools.cache
@@ -57,8 +57,8 @@ class Plan:
 
     target: PaperTarget
     env_steps: int
-    seconds: float  # estimated, on as many workers as asked for
-    measured: float | None  # seconds it took here, when nothing was there
+    seconds: float  # the estimated time, on as many workers as were asked for
+    measured: float | None  # the seconds that it took here when nothing was in the store
 
 
 def plans(chosen: Iterable[PaperTarget], workers: int, directory: Path | None) -> list[Plan]:
@@ -86,8 +86,8 @@ def _timings(directory: Path | None) -> dict[str, float]:
     if directory is None:
         return {}
     try:
-        told = read_json(read_bytes(directory / "timings.json", 1 << 20, DataError), "it", DataError)["seconds"]
-        return {name: float(seconds) for name, seconds in told.items()}
+        seconds_by_target = read_json(read_bytes(directory / "timings.json", 1 << 20, DataError), "it", DataError)["seconds"]
+        return {name: float(seconds) for name, seconds in seconds_by_target.items()}
     except (DataError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return {}
 

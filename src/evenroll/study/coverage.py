@@ -1,4 +1,4 @@
-"""How often does the interval hold the true value? Many runs, each with its interval, against a known value."""
+"""How often an interval holds the true value: many runs, each with its interval, against a known value."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ from evenroll.study.true_value import truth
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of `repeats` runs: the share whose interval holds the value, and how wide the intervals are.
+    """What `repeats` runs showed: how many of their intervals hold the value, and how wide the intervals are.
 
-    coverage_low, coverage_high  95 % Clopper–Pearson interval of the share
-    half_width    mean over the runs            oracle_ratio  half_width / (1.96 · std of the estimates)
+    episodes      the new episodes of each run; with a target half-width, the mean number at which the runs stopped
+    coverage      the share of runs whose interval holds the value
+    coverage_low, coverage_high  the 95 % Clopper–Pearson interval of that share
+    half_width    the mean half-width over the runs
+    oracle_ratio  half_width / (1.96 · std of the estimates)
     iid_ratio     half_width / mean half-width of Student's t on the same returns
-    fallback      share of runs that fell back to a wider interval
-    episodes      new ones in each run; with a `target` half-width the mean number at which the runs stopped
-    exact         share of runs whose regression left only rounding error
-    bias          mean error in standard deviations of the estimate
+    fallback      the share of runs that fell back to a wider interval
+    exact         the share of runs whose regression left only rounding error
+    bias          the mean error, in standard deviations of the estimate
     """
 
     domain: str
@@ -78,9 +80,11 @@ def coverage(
     executor: str | Pool = "threads",
     progress: Callable[[int, int], None] | None = None,
 ) -> Coverage:
-    """`repeats` independent runs of `episodes` new episodes (default 512); the same for any workers, wherever they are.
+    """Make `repeats` runs of `episodes` new episodes (512 by default), and count the intervals that hold the value.
 
-    With `half_width` each run stops as `evaluate` does, when its interval is narrow enough, at the latest at `episodes`.
+    The result is the same for any number of workers, wherever they are.
+
+    With `half_width`, each run stops as `evaluate` does: when its interval is narrow enough, at the latest at `episodes`.
     """
     domain = as_domain(domain)
     parsed = get_method(method, domain)
@@ -104,13 +108,13 @@ def coverage(
         domain, policy, parsed, known, episodes, confidence, target, kind, force, initial_episodes, delta, seed
     )  # fmt: skip
     pool = get_pool(executor, workers)
-    rows = [_run(setting, 0)]  # a refusal comes before the pool starts, and compilation too
+    rows = [_run(setting, 0)]  # a refusal and the compilation come before the pool starts
     rows += in_order(functools.partial(_run, setting), range(1, repeats), pool, progress)
     estimate, low, high, iid, fallback, exact, stopped = np.array(rows, dtype=np.float64).T
     inside = int(np.sum((low <= known) & (known <= high)))
     half = float((high - low).mean() / 2)
     spread = float(estimate.std(ddof=1))
-    steady = spread <= 1e-9 * abs(known)  # every run gives the same number: there is no oracle to compare with
+    steady = spread <= 1e-9 * abs(known)  # if every run gives the same number, there is no oracle
     return Coverage(
         str(domain), str(parsed), known, value_se, episodes if target is None else float(stopped.mean()), confidence,
         repeats, inside / repeats,
@@ -157,14 +161,14 @@ def _run(setting: _Setting, i: int) -> tuple[float, float, float, float, bool, b
     env, level = domain.environment(None), setting.confidence
     if setting.target is None:
         data = driver.run(env, episodes=setting.episodes)
-        estimate, found = setting.interval(data, level)
+        estimate, interval = setting.interval(data, level)
     else:
-        data, estimate, found = collect_until(driver, env, setting.interval, setting.target, level, setting.episodes)
-    if not isinstance(found, Interval):
-        raise NoEstimate(f"{method} has no interval: {found.why}")
+        data, estimate, interval = collect_until(driver, env, setting.interval, setting.target, level, setting.episodes)
+    if not isinstance(interval, Interval):
+        raise NoEstimate(f"{method} has no interval: {interval.why}")
     low, high = student_t(data.returns, level)
     new = data.episodes - data.initial_episodes
-    return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact, new
+    return estimate, interval.low, interval.high, (high - low) / 2, interval.fallback, interval.exact, new
 
 
 def _ratio(a: float, b: float) -> float:

@@ -14,10 +14,10 @@ from evenroll.study.trials import ESS, GRADIENT, KL, LARGEST_WEIGHT
 
 @dataclass(frozen=True)
 class Curve:
-    """One method at every checkpoint, errors relative to the true value. Missing trials enter no average."""
+    """One method at every checkpoint. Errors are relative to the true value, and missing trials enter no average."""
 
     method: str
-    estimates: np.ndarray  # [trials, checkpoints], relative to the trial's true value; nan: no finished trajectory
+    estimates: np.ndarray  # [trials, checkpoints], relative to the trial's true value; nan if no trajectory has finished
     kl: np.ndarray | None = None  # [trials, checkpoints]
     grad_norm: np.ndarray | None = None
     runaway: int = 0  # trials in which the behaviour ran away from π_e
@@ -26,9 +26,9 @@ class Curve:
 
     @classmethod
     def of(cls, name: str, columns: Sequence[str], values: np.ndarray, runaway: int) -> Curve:
-        """From what trials measured, [trials, columns, checkpoints]: the first column, and the sampling errors if any."""
-        found = [values[:, columns.index(c)] if c in columns else None for c in (KL, GRADIENT, ESS, LARGEST_WEIGHT)]
-        return cls(name, values[:, 0], found[0], found[1], runaway, found[2], found[3])
+        """The curve of the first column of `values` [trials, columns, checkpoints], with the sampling errors if any."""
+        extras = [values[:, columns.index(c)] if c in columns else None for c in (KL, GRADIENT, ESS, LARGEST_WEIGHT)]
+        return cls(name, values[:, 0], extras[0], extras[1], runaway, extras[2], extras[3])
 
     @property
     def squared(self) -> np.ndarray:
@@ -55,7 +55,7 @@ class Curve:
         return self._over_trials(_standard_error, self.squared)
 
     def over_trials(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean over trials and its standard error, at every checkpoint of [trials, checkpoints]."""
+        """The mean of `values` [trials, checkpoints] over trials and its standard error, at every checkpoint."""
         return self._over_trials(lambda x: float(x.mean()), values), self._over_trials(_standard_error, values)
 
     @property
@@ -73,7 +73,7 @@ class Curve:
         return finite_list(self._over_trials(lambda x: float(x.mean()), values))
 
     def to_json(self) -> dict[str, Any]:
-        """The statistics above as plain lists; what could not be computed is None."""
+        """The statistics above as plain lists. What could not be computed is None."""
         return {
             "method": self.method,
             "mse": finite_list(self.mse),

@@ -31,15 +31,15 @@ def domains_figure() -> Any:
 def domain_pngs() -> dict[str, bytes]:
     """Each domain's picture as a PNG with no background, small enough that its text can be read on a phone."""
     plt = pyplot()
-    found = {}
+    pngs = {}
     for name, draw in PICTURES.items():
         figure, axis = plt.subplots(figsize=(3.6, 3.2), layout="constrained")
         draw(axis)
         data = io.BytesIO()
         figure.savefig(data, format="png", dpi=200, transparent=True, metadata={"Software": None})
         plt.close(figure)
-        found[name] = data.getvalue()
-    return found
+        pngs[name] = data.getvalue()
+    return pngs
 
 
 def _draw_bandit(axis: Any) -> None:
@@ -72,7 +72,7 @@ def _draw_grid(axis: Any) -> None:
         axis.text(x - 0.44, y + 0.44, text, fontsize=SMALL, color="0.15", va="top")
         if s == gridworld.GOAL:
             continue
-        for action in range(4):  # a ray as long as the action is likely
+        for action in range(4):  # each action is a ray whose length is its probability
             there, size = int(cells[s, action]), 0.5 * float(policy.table[s, action])
             axis.plot([x, x + (there % 4 - x) * size], [y, y + (there // 4 - y) * size], color="0.1", lw=3)
     axis.set(xlim=(-0.55, 3.55), ylim=(-0.55, 3.55), aspect="equal")

@@ -19,9 +19,9 @@ DOMAINS = {
     "cartpole": "CartPole",
     "cartpole-continuous": "CartPoleContinuous",
 }
-REDRAWN = "bandit:redraw=1"  # another bandit in every trial: what table 3's column could have come from
-PAPER = ("os/mc", "bpg/ois", "ros/mc")  # hyper-parameters: tables 1 and 2
-METHODS = (*PAPER, "auto/mc")  # the paper's, where the paper has them; others in every figure
+REDRAWN = "bandit:redraw=1"  # another bandit in every trial; table 3's column could have come from it
+PAPER = ("os/mc", "bpg/ois", "ros/mc")  # their hyper-parameters are those of tables 1 and 2
+METHODS = (*PAPER, "auto/mc")  # the paper's methods where the paper has them; the others in every figure
 INITIAL_ON_POLICY = ("init+os/mc", "init+os/wis+mc")  # what else the paper compares with where there is initial data
 ALPHAS = {"gridworld": (1.0, 10.0, 100.0, 1000.0, 10000.0), "cartpole": (1.0, 10.0, 100.0, 1000.0)}  # fig 4a, b
 SWEEP_ALPHA = 1000.0  # fig 4c, d and 12
@@ -29,13 +29,13 @@ BANDIT_FACTORS = tuple(2.0**i for i in range(-3, 7))  # fig 4c
 BANDIT_EPSILONS = (0.01, *(i / 10 for i in range(1, 10)))  # fig 4d
 GRID_FACTORS = tuple(float(i) for i in range(1, 11))  # fig 12a; the mean-factor variants carry noise f = 1
 GRID_EPSILONS = tuple(i / 10 for i in range(11))  # fig 12b
-FQE = ("fqe-net-small", "fqe")  # fig 14: a small network, and ours: exact on tables, else linear in the policy's features
-FQE_AUTHORS = ("gridworld",)  # where the authors' network stands beside it; a fit takes 40 s there, 5 minutes on cartpole
+FQE = ("fqe-net-small", "fqe")  # fig 14: a small network, and our fit, exact on tables and linear in features elsewhere
+FQE_AUTHORS = ("gridworld",)  # domains with the authors' network; a fit takes 40 s there, 5 minutes on cartpole
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How many trials and steps everything gets. The defaults are the paper's, fig 14 and the bandit's trials apart.
+    """How many trials and steps everything gets. The defaults are the paper's, except for fig 14 and the bandit's trials.
 
     bandit_trials  The trials of estimates on the bandit. ROS can gain no more than 18 % there, which 200 trials do not
                    show; an episode is one step, so more of them are cheap.
@@ -216,7 +216,7 @@ def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Pape
         for p in errors(KL, c, grid, scale)
     )
     redrawn = (REDRAWN,) if "bandit" in roster.domains else ()
-    found = (
+    every_target = (
         PaperTarget("fig1", "Sampling error (KL), GridWorld, without and with initial data", both),
         PaperTarget("fig2", "MSE without initial data", estimates("mse", roster.methods, roster.domains, scale)),
         PaperTarget("fig3", "MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
@@ -249,4 +249,4 @@ def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Pape
         PaperTarget("table4", "Final MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
         PaperTarget("theory", "Proposition 1, Lemma 1, Theorems 1 – 3"),
     )
-    return {target.name: target for target in found}
+    return {target.name: target for target in every_target}

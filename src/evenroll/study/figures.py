@@ -1,4 +1,4 @@
-"""Figures as PNG and PDF: panels two in a row, so that their labels can be read where a figure is shown in a page."""
+"""Figures as PNG and PDF. Two panels stand in a row, so that labels can be read where a page shows the figure."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def figure_of(parts: Sequence[Chart], title: str) -> Any:
     one_kind = len({part.y_label for part in parts}) == 1
     handles: dict[str, Any] = {}
     for axis, part in zip(axes.flat, parts, strict=False):
-        found = _panel(axis, part)
-        handles |= found
+        entries = _panel(axis, part)
+        handles |= entries
         if axis in axes[:, 0] or not one_kind:
             axis.set_ylabel(part.y_label, fontsize=MEDIUM)
         if not one_kind:
-            axis.legend(found.values(), found.keys(), frameon=False, fontsize=7.5)
+            axis.legend(entries.values(), entries.keys(), frameon=False, fontsize=7.5)
     if one_kind:
-        handles = dict(sorted(handles.items(), key=lambda item: item[0] == "published"))  # it comes last
+        handles = dict(sorted(handles.items(), key=lambda item: item[0] == "published"))  # "published" comes last
         wide = max(len(name) for name in handles) > 18
         figure.legend(
             handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3 if wide else 4),

@@ -19,18 +19,21 @@ from evenroll.study.theory import count_deviation, frequencies_kl, theorem_3_bou
 GREEDY = ROS(1e12)  # α → ∞: always the most under-sampled action
 SAMPLERS: dict[str, Sampler] = {"os": OnPolicy(), "ros": GREEDY}
 ACTIONS = np.array([0.0, 0.7, -0.4, 0.2])  # logits of the state in which Lemma 1 and Theorem 2 are looked at
-LAYERS = 4
+LAYERS = 4  # time steps of the random MDPs; a choice
 
 
 @dataclass(frozen=True)
 class Laws:
     """What happened, as arrays by sampler: `os`, or `ros` with α → ∞.
 
-    after      [draws] expected estimate after this many more draws, two actions worth 2 and 4, given (a₀, a₀, a₁)
-    deviation  [visits] largest |count − visits·π| so far, the largest of all trials
-    kl         [len(visits)] mean KL of a state's action frequencies, and slope: of its logarithm
-    error      [len(episodes)] mean over trials of the largest |d_n^t(s) − d_π^t(s)|
-    bounds     [trials, 3] squared error, printed bound, corrected bound on random layered MDPs
+    after      [draws]: the expected estimate after this many more draws, for two actions worth 2 and 4, given (a₀, a₀, a₁)
+    deviation  [visits]: the largest |count − visits·π| so far, over all trials
+    over       the largest count − visits·π of all visits and trials
+    kl         [visits]: the mean KL of a state's action frequencies
+    slope      the slope of log kl against log visits
+    error      [episodes]: the mean over trials of the largest |d_n^t(s) − d_π^t(s)|
+    bounds     [trials, 3]: squared error, printed bound and corrected bound on random layered MDPs
+    counter_example  the same three numbers of the counter-example to Theorem 3
     """
 
     draws: np.ndarray
@@ -48,7 +51,7 @@ class Laws:
 
 @functools.cache
 def laws(trials: int = 100, seed: int = 0) -> Laws:
-    """All of it. It takes some seconds and depends on nothing but its arguments."""
+    """All of the data. It takes some seconds and depends on nothing but the arguments."""
     visits = 2 ** np.arange(13)
     pi = TabularSoftmax([ACTIONS] * 2)
     deviation, over, kl, slope = {}, {}, {}, {}

@@ -1,8 +1,8 @@
-"""All samplers against on-policy sampling: a table anyone can make again, with other seeds.
+"""All samplers against on-policy sampling: a table that anyone can make again, also with other seeds.
 
-Every error is relative to that of on-policy Monte Carlo with as many steps, as theory gives it: Var[return] / (n v²). That
-falls as 1/n, so a ratio of ¼ is the accuracy of four times as many on-policy steps: "times fewer steps" is 1/ratio.
-A sampler's data is collected once per trial and handed to each of its estimators.
+Every error is relative to the error of on-policy Monte Carlo with as many steps, which theory gives as Var[return] / (n v²).
+That error falls as 1/n, so a ratio of ¼ is the accuracy of four times as many on-policy steps: "times fewer steps" is
+1/ratio. A sampler's data is collected once per trial and handed to each of its estimators.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from evenroll.study.method import Method, MethodLike, MethodSpec, get_method
 from evenroll.study.trials import Trials, run_trial
 from evenroll.study.true_value import truth
 
-BUDGETS = (32, 128, 512, 2048, 8192)  # mean episode lengths
+BUDGETS = (32, 128, 512, 2048, 8192)  # in mean episode lengths; the last one is the paper's budget
 QUICK_BUDGETS, QUICK_TRIALS = (32, 128, 512), 16
-# What runs where nobody says otherwise: every sampler with every estimator, but for networks trained anew for each estimate
-# (minutes apiece) and wis+mc, which is mc here. Samplers that cannot run a domain's policy are left out there.
+# By default every sampler runs with every estimator, with two exceptions: networks that are trained anew for each estimate
+# take minutes apiece, and wis+mc is the same as mc here. Where a sampler cannot run a domain's policy, it is left out.
 SAMPLER_NAMES = ("os", "auto", "ros", "ros-episode", "ros-head", "roa", "props", "bpg", "odi", "revar")
 ESTIMATOR_NAMES = ("mc", "score", "wris", "ris", "fqe", "dr", "wdr", "ois", "wis", "pdis")
 METHODS = tuple(f"{sampler}/{estimator}" for sampler in SAMPLER_NAMES for estimator in ESTIMATOR_NAMES)
-DRAWN = (  # in the picture, of those: each sampler with the estimator meant for it, and on-policy data with the better ones
+DRAWN = (  # in the picture: each sampler with the estimator meant for it, and on-policy data with the better estimators
     "os/mc", "os/wris", "os/fqe", "os/score", "auto/mc", "auto/score", "ros/mc", "ros-episode/mc", "ros-head/mc",
     "roa/mc", "props/mc", "bpg/ois", "odi/pdis", "revar/fqe",
 )  # fmt: skip
-Z = 1.96  # of a 95 % interval
-SMALLEST = 1e-6  # ratios below are shown as such: the estimate is exact, up to rounding (fqe on a table without noise)
+Z = 1.96  # the normal quantile of a 95 % interval
+SMALLEST = 1e-6  # smaller ratios are not written out: the estimate is exact up to rounding (fqe on a table without noise)
 
 
 @dataclass(frozen=True)
 class BoardRow:
-    """One method on one domain; arrays run over the budgets. `ratio`: MSE / on-policy theory, with a 95 % interval."""
+    """One method on one domain. Arrays run over the budgets. `ratio` is MSE / on-policy theory, with a 95 % interval."""
 
     method: str
     mse: np.ndarray
@@ -57,14 +57,14 @@ class BoardRow:
     bias: np.ndarray
     missing: np.ndarray  # trials without an estimate; they enter no average
     runaway: int  # trials in which the behaviour ran away from π_e
-    microseconds: float  # per step of collecting, one thread
+    microseconds: float  # of collecting, per step on one thread
 
     @property
     def ratio(self) -> np.ndarray:
         return np.asarray(self.mse / self.theory)
 
     def bound(self, side: int) -> np.ndarray:
-        """End of the interval, −1 or +1: symmetric on the log scale, for squared errors are skewed."""
+        """The lower (−1) or upper (+1) end of the interval, symmetric in the logarithm because squared errors are skewed."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(self.ratio * np.exp(side * Z * self.mse_se / self.mse))
 
@@ -86,7 +86,7 @@ class BoardRow:
 
 @dataclass(frozen=True)
 class Board:
-    """One domain's part of the leaderboard, best at the largest budget first."""
+    """One domain's part of the leaderboard. The method that is best at the largest budget comes first."""
 
     domain: str
     truth: Truth
@@ -125,18 +125,18 @@ def leaderboard(
     executor: str | Pool = "threads",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Board, ...]:
-    """Every method on every domain. The same seed gives the same errors, whatever the workers, and wherever they are."""
+    """Run every method on every domain. The same seed gives the same errors for any number of workers, anywhere."""
     pool = get_pool(executor, workers)
     if trials < 2:
         raise SpecError(f"trials must be at least 2, for intervals, not {trials}")
-    where = [as_domain(domain) for domain in domains]
-    if not where:
+    resolved = [as_domain(domain) for domain in domains]
+    if not resolved:
         raise SpecError("name at least one domain")
-    for domain in where:
+    for domain in resolved:
         if domain.redrawn:
             raise SpecError(f"{domain}: drawn anew in every trial, it has no one on-policy error to compare with")
-    policies = [domain.policy() for domain in where]
-    groups = [_by_sampler(domain, policy, methods) for domain, policy in zip(where, policies, strict=True)]
+    policies = [domain.policy() for domain in resolved]
+    groups = [_by_sampler(domain, policy, methods) for domain, policy in zip(resolved, policies, strict=True)]
     total = trials * sum(len(g) for g in groups)
     done = 0
 
@@ -148,12 +148,12 @@ def leaderboard(
 
     return tuple(
         _board(domain, policy, group, tuple(budgets), trials, seed, workers, pool, one_more)
-        for domain, policy, group in zip(where, policies, groups, strict=True)
+        for domain, policy, group in zip(resolved, policies, groups, strict=True)
     )
 
 
 def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[MethodLike]) -> dict[tuple[Sampler, bool], list[Method]]:
-    """Methods grouped by how they collect, and whether they start from data; those that cannot run this policy left out."""
+    """The methods that can run this policy, grouped by how they collect and whether they start from data."""
     groups: dict[tuple[Sampler, bool], list[Method]] = {}
     for spec in methods:
         method = get_method(spec, domain)
@@ -196,7 +196,7 @@ def _board(
 
 
 def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> BoardRow:
-    """errors [trials, budgets]."""
+    """The row of a method from the errors of its trials, [trials, budgets]."""
     missing = np.isnan(errors).sum(axis=0)
     n = np.maximum(len(errors) - missing, 1)
     squared = errors**2
@@ -239,7 +239,7 @@ def markdown(boards: Sequence[Board]) -> str:
 
 
 def matrix(board: Board) -> list[str]:
-    """Samplers × estimators at the largest budget, the ratio alone; a dash where there is no such row."""
+    """A table of samplers × estimators with the ratio at the largest budget. A dash stands where there is no such row."""
     written = {MethodSpec.parse(row.method): row for row in board.rows}
     split = {(spec.collect, spec.estimator): row for spec, row in written.items()}
     samplers, estimators = (list(dict.fromkeys(x)) for x in zip(*split, strict=True))
@@ -283,7 +283,7 @@ def _short(x: float) -> str:
 
 
 def write(boards: Sequence[Board], directory: str | Path) -> list[Path]:
-    """leaderboard.md, .json and .png in a directory, which is made if need be."""
+    """Write leaderboard.md, .json and .png into a directory, which is made if need be."""
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -297,7 +297,7 @@ def write(boards: Sequence[Board], directory: str | Path) -> list[Path]:
     return paths
 
 
-STYLES = {  # colour per sampler, the same in every panel
+STYLES = {  # the colour of each sampler, the same in every panel
     "os": "#7f7f7f", "auto": "#c44e52", "ros": "#4c72b0", "ros-episode": "#64b5cd", "ros-head": "#8172b3", "roa": "#55a868",
     "props": "#dd8452", "bpg": "#937860", "odi": "#da8bc3", "revar": "#ccb974", "off": "#333333",
 }  # fmt: skip

@@ -24,7 +24,7 @@ from evenroll.study.store import Store
 from evenroll.study.targets import PaperTarget
 from evenroll.text.specs import closest
 
-PAGE_EVERY = 60.0  # seconds; a long run has a page of what is done so far
+PAGE_EVERY = 60.0  # seconds between two pages of what a long run has done so far; a choice
 
 
 @dataclass(frozen=True)
@@ -84,20 +84,20 @@ def reproduce(
     """Compute what is missing for these targets, draw them, and write the page. All files are whole at any moment."""
     directory = Path(directory)
     pool = get_pool(executor, workers)
-    chosen = choose(names, scale, roster)
+    selected_targets = choose(names, scale, roster)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
-    _require_torch(chosen)
+    _require_torch(selected_targets)
     store = Store(directory / "store", say)
-    pace = _Pace(chosen, progress)
-    found: dict[Work, Trialled] = {}
+    pace = _Pace(selected_targets, progress)
+    trials_by_work: dict[Work, Trialled] = {}
     files: list[Path] = []
     started = time.perf_counter()
     counts = {True: 0, False: 0}
     written = started
-    for target in chosen:
+    for target in selected_targets:
         pace.begin(target)
         begun, before = time.perf_counter(), dict(counts)
 
@@ -105,23 +105,25 @@ def reproduce(
             counts[computed] += 1
             pace.one(block, computed)
 
-        wanted = {w: n for w, n in target.wanted().items() if w not in found}
+        wanted = {w: n for w, n in target.wanted().items() if w not in trials_by_work}
         blocks = {work: work.blocks(n) for work, n in wanted.items()}
         there = ensure(store, [b for part in blocks.values() for b in part], pool=pool, done=note)
-        found |= {work: Trialled.of(work, [there[b] for b in part]) for work, part in blocks.items()}
-        results = Results(found)
+        trials_by_work |= {work: Trialled.of(work, [there[b] for b in part]) for work, part in blocks.items()}
+        results = Results(trials_by_work)
         files += draw(target, results, directory, scale)
         if counts[False] == before[False] and len(wanted) == len(target.wanted()):
             note_timing(directory, target, time.perf_counter() - begun, workers)
-        if target is chosen[-1] or time.perf_counter() - written > PAGE_EVERY:
-            page = write_report(chosen[: chosen.index(target) + 1], results, directory / "report.html", scale)
+        if target is selected_targets[-1] or time.perf_counter() - written > PAGE_EVERY:
+            page = write_report(
+                selected_targets[: selected_targets.index(target) + 1], results, directory / "report.html", scale
+            )
             written = time.perf_counter()
-    judged = claims(Evidence({t.name: t for t in chosen}, Results(found)))
+    judged = claims(Evidence({t.name: t for t in selected_targets}, Results(trials_by_work)))
     return Outcome(counts[True], counts[False], time.perf_counter() - started, (*files, page), tuple(judged))
 
 
 def _require_torch(chosen: Sequence[PaperTarget]) -> None:
-    """Networks are fitted at the end of a run that may take an hour: whoever lacks torch learns it at the start."""
+    """Refuse at the start if torch is missing, because networks are fitted at the end of a run that may take an hour."""
     needs = [t.name for t in chosen if any(m.startswith("fqe-net") for work in t.wanted() for m in work.measures)]
     if needs and importlib.util.find_spec("torch") is None:
         raise EvenrollError(

@@ -25,7 +25,7 @@ class TableCell:
     published: Number | None
     against_os: Ratio  # the measured MSE relative to the measured one of OS-MC
     published_against_os: Ratio | None
-    theory: float | None  # Var/(n v²), which is the truth about on-policy Monte Carlo only
+    theory: float | None  # Var/(n v²), for on-policy Monte Carlo only
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def table(target: PaperTarget, results: Results) -> FinalTable:
 
 
 def _published(target: PaperTarget, method: str, domain: str) -> Number | None:
-    found = published_final(target.name, method, domain.partition(":")[0])
-    return None if found is None else Number(*found)
+    entry = published_final(target.name, method, domain.partition(":")[0])
+    return None if entry is None else Number(*entry)
 
 
 def markdown(found: FinalTable, scale: Scale) -> str:
