@@ -1,4 +1,4 @@
-"""What the command line names: domains, environments and policies by id, file, or `module:name`. Never from a data file."""
+"""What the command line names: domains, environments and policies by id, file or `module:name`. Data files name nothing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FOR_ENVIRONMENTS = (
 
 
 def as_domain(domain: Any) -> Domain:
-    """A domain: the object itself, or by name. Anything else is refused with a word on what to use instead."""
+    """A domain, given as the object itself or by its name. Anything else is refused with a word on what to use instead."""
     if isinstance(domain, Domain):
         return domain
     if not isinstance(domain, str):
         raise SpecError(f"{environment_name(domain)} is not a domain; {FOR_ENVIRONMENTS}")
-    found = load_domain(domain)
-    if found is not None:
-        return found
+    loaded = load_domain(domain)
+    if loaded is not None:
+        return loaded
     name, _ = split_spec(domain, DOMAINS)
     if is_named(name):
         raise SpecError(f"{name} is no Domain and makes none; {FOR_ENVIRONMENTS}")
@@ -40,39 +40,41 @@ def as_domain(domain: Any) -> Domain:
 
 
 def load_domain(text: str) -> Domain | None:
-    """A domain by name: one of the built-in ones, or `module:name[:key=value,…]`, a Domain or a function that makes one.
+    """A domain by name: a built-in one, or `module:name[:key=value,…]`, which is a Domain or a function that makes one.
 
-    None if the text names something else, such as an environment. A function that says by its annotation that it returns
-    something else is not called; one that says nothing is called to see.
+    The result is None if the text names something else, such as an environment. A function whose annotation says that it
+    returns something else is not called. A function without an annotation is called to see what it returns.
     """
     name, parameters = split_spec(text, DOMAINS)
     if name in DOMAINS:
         return get_domain(text)
     if not is_named(name):
         return None
-    found = named(name)
-    if isinstance(found, Domain):
+    thing = named(name)
+    if isinstance(thing, Domain):
         if parameters:
             raise SpecError(f"{text}: {name} is made already; name a function to give it parameters")
-        return found
-    if not inspect.isroutine(found) or not _may_return_domain(found):
+        return thing
+    if not inspect.isroutine(thing) or not _may_return_domain(thing):
         return None
-    values = parameters_of(found, name, parameters)
-    made = called(name, found, **values)
+    values = parameters_of(thing, name, parameters)
+    made = called(name, thing, **values)
     if isinstance(made, Domain):
         return dataclasses.replace(made, parameters={**made.parameters, **values})
     if hasattr(made, "close"):
-        made.close()  # an environment, which whoever wants one will make again
+        made.close()  # it is an environment; whoever wants it will make it again
     return None
 
 
 def _may_return_domain(function: Any) -> bool:
-    said = getattr(function, "__annotations__", {}).get("return", Any)
-    return said in (Domain, Any) or (isinstance(said, str) and said.rpartition(".")[2] in ("Domain", "Any"))
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    return annotation in (Domain, Any) or (
+        isinstance(annotation, str) and annotation.rpartition(".")[2] in ("Domain", "Any")
+    )
 
 
 def load_environment(text: str, lanes: int | None = None) -> Any:
-    """A Gymnasium id, or `module:function` that makes an environment; `lanes` of them side by side."""
+    """The environment of a Gymnasium id, or the one that `module:function` makes; with `lanes`, that many side by side."""
 
     def make() -> Any:
         return called(text, named(text)) if is_named(text) else make_environment(text)
@@ -80,7 +82,7 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
     if lanes is None:
         return make()
     first = make()
-    spaces_of(first)  # a bad name, or what is no environment, is told before processes are started
+    spaces_of(first)  # report a bad name, or a thing that is no environment, before all of them are made
     first.close()
     return gym.vector.SyncVectorEnv([make] * lanes)
 
@@ -88,24 +90,24 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
 def load_any_policy(text: str) -> Any:
     """A policy file of ours, a Stable-Baselines3 zip (read, not executed), or `module:function`.
 
-    A function without parameters makes the policy; any other object is the policy: a function of an observation that gives
-    probabilities, a torch module, a model.
+    A function without parameters makes the policy. Any other object is the policy itself: a function of an observation that
+    gives probabilities, a torch module, or a model.
     """
     if text.endswith(".zip"):
         return load_sb3(text)
     if not is_named(text):
         return load_policy(text)
-    found = named(text)
-    if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        return called(text, found)
-    return found
+    thing = named(text)
+    if inspect.isfunction(thing) and not inspect.signature(thing).parameters:
+        return called(text, thing)
+    return thing
 
 
 def make_environment(name: str) -> Any:
     """An environment by its Gymnasium id."""
     try:
         return gym.make(name)
-    except Exception as error:  # Gymnasium's own, and whatever an environment raises when it is made
+    except Exception as error:  # Gymnasium's own errors, and whatever an environment raises when it is made
         known = f"built-in domains: {', '.join(DOMAINS)}"
         raise SpecError(f"no environment {name!r}{closest(name, DOMAINS)}: {first_line(error)} ({known})") from None
 

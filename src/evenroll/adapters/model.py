@@ -1,6 +1,6 @@
-"""A policy of any make, as the loop needs it: `as_model` recognises what it was given.
+"""A policy of any make, as the loop needs it. `as_model` recognises which of these it was given:
 
-ours (file, table, MLP) · Stable-Baselines3 model · torch module · function of an observation that gives probabilities
+one of ours (file, table, MLP) · Stable-Baselines3 model · torch module · function of an observation that gives probabilities
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ from evenroll.policies.tabular import TabularSoftmax
 if TYPE_CHECKING:
     from evenroll.adapters.torch_module import TorchPolicy
 
-LONGEST = 64  # observations up to this long are the features of a policy that shows no others
-PROBABILITY_ERROR = 1e-3  # how far the probabilities that a function gives may be from a sum of 1
-CHECKED = 64  # observations on which a compiled copy is compared with its network afterwards
-CHUNK = 1024  # observations that go through a network at once
+LONGEST = 64  # observations up to this long serve as the features of a function, which shows no other features
+PROBABILITY_ERROR = 1e-3  # how far the sum of the probabilities that a function gives may be from 1
+CHECKED = 64  # about how many observations a compiled copy is compared with its network on, after the collection
+CHUNK = 1024  # how many observations go through a network at once
 
 
 @dataclass(eq=False)
 class Model:
-    """What runs: `engine` on `encode(observations)`; or, for a deterministic policy, `decide(observations)` alone.
+    """What runs: `engine` on `encode(observations)`, or for a deterministic policy only `decide(observations)`.
 
-    encode  observations [n, …] → [n, engine.obs_dim], float64, contiguous
-    decide  observations [n, …] → actions [n, …] as the environment wants them
-    torch   the network behind `encode`, if it runs through torch
+    described  the policy in words, for reports
+    encode     observations [n, …] → [n, engine.obs_dim], float64, contiguous
+    decide     observations [n, …] → actions [n, …] as the environment wants them
+    torch      the network behind `encode`, if it runs through torch
+    restore    what to call to leave the user's network as it was
     """
 
     described: str
@@ -51,7 +53,7 @@ class Model:
     restore: list[Callable[[], None]] = field(default_factory=list)
 
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """At observations [N, size]: ψ [N, F + 1] (None for a table), and what `actions.distribution` is described by."""
+        """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions."""
         engine = self.engine
         if isinstance(engine, TabularSoftmax):
             return None, engine.parameters_of_actions(rows)
@@ -67,7 +69,7 @@ class Model:
         return psi, engine.parameters_of_actions(handed)
 
     def check(self, rows: np.ndarray) -> None:
-        """Raise if the compiled copy of a network disagrees with it on observations [N, size] that were met."""
+        """Raise if the compiled copy of a network disagrees with the network on observations [N, size] that were met."""
         if self.torch is None or not isinstance(self.engine, MLP) or len(rows) == 0:
             return
         some = rows[:: max(len(rows) // CHECKED, 1)]
@@ -90,7 +92,7 @@ def as_model(
     deterministic: bool = False,
     compile: bool = True,
 ) -> Model:
-    """Recognise a policy. Spaces may be left out where the policy itself has them (ours, Stable-Baselines3)."""
+    """Recognise a policy. The spaces may be left out where the policy itself has them (ours, Stable-Baselines3)."""
     if isinstance(policy, str | Path):
         policy = load_sb3(policy) if str(policy).endswith(".zip") else load_policy(policy)
     if isinstance(policy, Policy):
@@ -152,7 +154,7 @@ def _own_actions(policy: Policy) -> gym.Space[Any]:
 
 
 def _deterministic(kind: str, observations: Observations, actions: Actions, rows: Callable[[Any], np.ndarray]) -> Model:
-    """`rows` gives actions [n, dim] for observations [n, …]."""
+    """A deterministic policy, where `rows` gives actions [n, dim] for observations [n, …]."""
     return Model(f"deterministic {kind}", observations, actions, decide=lambda x: actions.to_envs(rows(x)))
 
 
@@ -213,9 +215,9 @@ def _module(module: Any, observations: Observations, actions: Actions, determini
 
 
 def _most_likely(result: Any, actions: Actions) -> np.ndarray:
-    """The likeliest action of a distribution, or the tensor itself where actions are real: rows [n, dim]."""
+    """The likeliest action of a distribution, or the tensor itself where actions are real, as rows [n, dim]."""
     result = getattr(result, "base_dist", result)
-    out = result.mode if hasattr(result, "log_prob") else result  # tensors have a `mode` of their own
+    out = result.mode if hasattr(result, "log_prob") else result  # a tensor also has a `mode`, which means something else
     out = out.detach().double().numpy()
     if actions.choices and out.ndim == 2 and out.shape[1] == actions.distribution.size != actions.dim:
         return actions.distribution.mode(out)
@@ -249,7 +251,7 @@ def _network(
 
 
 def _function(function: Callable[[Any], Any], observations: Observations, actions: Actions, deterministic: bool) -> Model:
-    """Probabilities [n] of one observation; or an action itself: then the policy is deterministic."""
+    """A function gives the probabilities [n] at one observation, or an action itself: then the policy is deterministic."""
     name = getattr(function, "__name__", type(function).__name__)
     probe = observations.probes(1)[0]
     try:

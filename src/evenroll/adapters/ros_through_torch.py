@@ -10,10 +10,10 @@ from evenroll.errors import PolicyError
 
 
 class RosThroughTorch:
-    """Full ROS for any network: θ_b = θ_e − (α/k) S, with S = Σ ∇log π_e summed by `backward` itself into one flat buffer.
+    """Full ROS for any network: θ_b = θ_e − (α/k) S, where `backward` itself sums S = Σ ∇log π_e into one flat buffer.
 
     A step of all lanes is a forward pass at θ_b, and a forward and a backward pass at θ_e. θ_b stays the same for all lanes
-    of a step: unlike `auto`, ROS must run the network again to use what it has just learnt.
+    of a step, because ROS, unlike `auto`, must run the network again to use what it has just learnt.
     """
 
     def __init__(self, policy: TorchPolicy, alpha: float) -> None:
@@ -46,7 +46,7 @@ class RosThroughTorch:
             self._set(self.theta)
 
     def learn(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """S += Σ ∇log π_e(a|s); returns log π_e(a|s)."""
+        """S += Σ ∇log π_e(a|s). Returns log π_e(a|s)."""
         log_e = self.policy.log_probs(observations, actions)
         log_e.sum().backward()
         self.k += len(actions)

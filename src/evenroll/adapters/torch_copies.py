@@ -1,4 +1,4 @@
-"""Our policies, and the tensors of a saved model, as torch modules."""
+"""Torch modules made from our policies, and from the tensors of a saved model."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Network(torch.nn.Module):
 
 
 def to_torch(policy: Policy) -> torch.nn.Module:
-    """The same policy in torch, float64."""
+    """The same policy as a torch module in float64."""
     if isinstance(policy, TabularSoftmax):
         return _Table(policy)
     if isinstance(policy, MLP):
@@ -73,12 +73,12 @@ def to_torch(policy: Policy) -> torch.nn.Module:
 
 
 def load_tensors(data: bytes) -> dict[str, np.ndarray]:
-    """Named tensors of a .pth file; `weights_only`: nothing in it is executed."""
+    """The named tensors of a .pth file. `weights_only` ensures that nothing in the file is executed."""
     try:
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        if sum(tensor.numel() for tensor in found.values()) > len(data):  # one number may be told to fill a huge tensor
+        tensors = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        if sum(tensor.numel() for tensor in tensors.values()) > len(data):  # a file may have one number fill a huge tensor
             raise ValueError("more numbers than bytes")
-        return {str(name): tensor.double().numpy() for name, tensor in found.items()}
+        return {str(name): tensor.double().numpy() for name, tensor in tensors.items()}
     except Exception as error:  # whatever a damaged or malicious file makes torch raise
         raise PolicyError(f"its tensors cannot be read ({type(error).__name__})") from None
 

@@ -1,8 +1,8 @@
 """Anybody's torch modules as policies that evenroll can run.
 
-A network is run through torch, one forward pass a step, and hands its features (the input of its last `nn.Linear`) and its
-outputs to the compiled pieces. An MLP is recognised, by what it computes, and compiled. torch is an optional dependency:
-this file and its two neighbours that import it at their top are themselves imported only where a torch policy is met.
+A network runs through torch, with one forward pass a step. It hands its features (the input of its last `nn.Linear`) and its
+outputs to the compiled pieces. An MLP is recognised by what it computes, and compiled. torch is an optional dependency: this
+file and the two beside it import torch at their top, so they are themselves imported only where a torch policy is met.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from evenroll.errors import PolicyError
 from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.policies.mlp import MLP
 
-MOST_FEATURES = 256  # wider ones are projected at random: a step costs D², and few episodes cannot balance more
-IMPOSSIBLE = -800.0  # a logit so low that its action is never drawn, for −inf
-CLOSE = 1e-4  # outputs of a network and of its compiled copy agree to this, relative to their size
+MOST_FEATURES = 256  # more features are projected at random: a step costs D², and few episodes cannot balance more of them
+IMPOSSIBLE = -800.0  # the logit that replaces −inf: e⁻⁸⁰⁰ is 0 in double precision, so the action is never drawn
+CLOSE = 1e-4  # how far the outputs of a network and of its compiled copy may differ, relative to their size
 RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
 
 class TorchPolicy:
     """A network that maps observations to distributions of actions.
 
-    call          a batch of observations (array [n, …]) → distribution, list of them, or tensor of logits
-    module        what `call` runs: switched to evaluation mode, searched for its last linear layer
-    distribution  the family that the environment's actions have: described by logits, or by means and log scales
-    probes        observations to try it on
+    call          a batch of observations (array [n, …]) → a distribution, a list of distributions, or a tensor of logits
+    module        what `call` runs; it is switched to evaluation mode and searched for its last linear layer
+    distribution  the family that the environment's actions have, described by logits, or by means and log scales
+    probes        observations to try the network on
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TorchPolicy:
         self.call, self.module, self.distribution = call, module, distribution
         self.choices = distribution.choices if isinstance(distribution, Categorical) else ()
         self.real = 0 if self.choices else distribution.action_dim
-        self.probed = np.zeros((0, 0))  # normalised outputs on the probes
+        self.probed = np.zeros((0, 0))  # the normalised outputs on the probes, once `_watch` has run
         module.eval()
         self.calls = _watch(self, probes)
         self.head = self._find_head()
@@ -67,7 +67,7 @@ class TorchPolicy:
                 self.width = MOST_FEATURES
 
     def close(self) -> None:
-        """Take our hook off the network; nothing can be encoded after that."""
+        """Take our hook off the network. Nothing can be encoded after that."""
         if self.head is not None:
             self._hook.remove()
 
@@ -75,13 +75,13 @@ class TorchPolicy:
         self._features = inputs[0]
 
     def _find_head(self) -> torch.nn.Linear | None:
-        """The last linear layer whose outputs are the policy's, else the last that ran on one row per observation."""
+        """The last linear layer whose outputs are the policy's, else the last one that ran on one row per observation."""
         rows = [c for c in self.calls if c.inputs.ndim == 2 and len(c.inputs) == len(self.probed)]
         n = sum(self.choices) or self.real
         fitting = [c for c in rows if c.outputs.shape[1] in (n, 2 * n)]
-        for found in ([c for c in fitting if self._explains(c.outputs)], fitting, rows):
-            if found:
-                return found[-1].layer
+        for candidates in ([c for c in fitting if self._explains(c.outputs)], fitting, rows):
+            if candidates:
+                return candidates[-1].layer
         return None
 
     def _explains(self, outputs: np.ndarray) -> bool:
@@ -93,12 +93,12 @@ class TorchPolicy:
         )
 
     def outputs(self, observations: np.ndarray) -> np.ndarray:
-        """[n, outputs]: logits, or mean and log scale of each dimension in turn."""
+        """The outputs [n, outputs]: logits, or the mean and log scale of each dimension in turn."""
         with torch.inference_mode():
             return self._outputs(self.call(observations)).double().numpy()
 
     def encode(self, observations: np.ndarray) -> np.ndarray:
-        """[n, features + outputs], float64: what `External` observes."""
+        """The features and outputs [n, features + outputs], float64, which `External` observes."""
         out = self.outputs(observations)
         if self.head is None:
             return out
@@ -109,7 +109,7 @@ class TorchPolicy:
         return np.concatenate([features, out], axis=1, dtype=np.float64)
 
     def _outputs(self, result: Any) -> torch.Tensor:
-        result = getattr(result, "distribution", result)  # Stable-Baselines3 wraps torch's
+        result = getattr(result, "distribution", result)  # Stable-Baselines3 wraps torch's distributions
         if isinstance(result, Independent):
             result = result.base_dist
         if isinstance(result, list | tuple) and all(isinstance(x, TorchCategorical) for x in result):
@@ -143,7 +143,7 @@ class TorchPolicy:
         return torch.clamp(logits, min=IMPOSSIBLE)  # clamp keeps nan
 
     def log_probs(self, observations: np.ndarray, actions: np.ndarray) -> torch.Tensor:
-        """log π(a|s) [n] of actions [n, dim], with its graph: `backward` of the sum gives the sum of scores."""
+        """log π(a|s) [n] of actions [n, dim] with its graph, so that `backward` of the sum gives the sum of scores."""
         out = self._outputs(self.call(observations))
         if self.real:
             a = torch.as_tensor(actions, dtype=out.dtype)
@@ -155,8 +155,11 @@ class TorchPolicy:
     # ---- recognised ------------------------------------------------------------------------------------------------
 
     def compiled(self, probes: np.ndarray) -> MLP | None:
-        """The same function as an MLP of ours, if it is one: each layer's input is the activation of the one before,
-        the first one's is the observation, the last one's output the policy's. Checked on the probes to CLOSE."""
+        """The same function as an MLP of ours, or None if the network is no MLP.
+
+        In an MLP the first layer's input is the observation, each other layer's input is the activation of the layer
+        before, and the last layer's outputs are the policy's. All of this is checked on the probes, to CLOSE.
+        """
         calls = [c for c in self.calls if c.inputs.ndim == 2]
         if not calls or len(calls) != len(self.calls) or len(self.choices) > 1:
             return None
@@ -189,7 +192,7 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, 
 
 
 class _Call:
-    """One linear layer at work on the probes."""
+    """The inputs and outputs of one linear layer on the probes."""
 
     def __init__(self, layer: torch.nn.Linear, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
         self.layer = layer
@@ -197,7 +200,7 @@ class _Call:
 
 
 def _watch(policy: TorchPolicy, probes: np.ndarray) -> list[_Call]:
-    """All linear layers that ran, in their order; the outputs are left in `policy.probed`."""
+    """All linear layers that ran, in their order. The policy's outputs are left in `policy.probed`."""
     calls: list[_Call] = []
     hooks = [
         part.register_forward_hook(lambda layer, inputs, outputs: calls.append(_Call(layer, inputs[0], outputs)))
@@ -228,7 +231,10 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def call_module(module: torch.nn.Module, whole: bool) -> Callable[[np.ndarray], Any]:
-    """Observations as tensors of the module's own kind; `whole` numbers stay whole (embeddings)."""
+    """A function that runs the module on observations, as tensors of the kind that its parameters have.
+
+    whole  observations are whole numbers and stay whole, as an embedding needs them
+    """
     first = next((p for p in module.parameters() if p.is_floating_point()), None)
     dtype, device = (torch.float32, "cpu") if first is None else (first.dtype, first.device)
     if str(device) != "cpu":

@@ -1,4 +1,4 @@
-"""Rollouts from columns that were read: put together, checked, and discounted."""
+"""Rollouts from columns that were read: they are put together, checked and discounted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDE = ("observations", "actions")
 
 
 def with_gamma(data: Rollouts, gamma: float) -> Rollouts:
-    """The same trajectories, their returns with another discount."""
+    """The same trajectories, with returns of another discount."""
     import dataclasses
 
     if not 0.0 <= gamma <= 1.0:
@@ -25,6 +25,7 @@ def with_gamma(data: Rollouts, gamma: float) -> Rollouts:
 
 
 def returns(rewards: np.ndarray, ends: np.ndarray, gamma: float) -> np.ndarray:
+    """The discounted return of each trajectory, [n]."""
     lengths = np.diff(ends, prepend=0)
     t = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
     owner = np.repeat(np.arange(len(ends)), lengths)
@@ -32,7 +33,7 @@ def returns(rewards: np.ndarray, ends: np.ndarray, gamma: float) -> np.ndarray:
 
 
 def checked(data: Rollouts) -> Rollouts:
-    """What every reader's result must satisfy."""
+    """The data itself, after a check of what every reader's result must satisfy."""
     if not 0.0 <= data.gamma <= 1.0:
         raise DataError(f"gamma must lie in [0, 1], not {data.gamma}")
     if data.horizon is not None and (not isinstance(data.horizon, int) or data.horizon < 1):
@@ -52,7 +53,7 @@ def checked(data: Rollouts) -> Rollouts:
 
 
 def unlisted(column: Any) -> np.ndarray:
-    """A column of an Arrow table as an array [rows], or [rows, n] if it is of lists, all of one length."""
+    """A column of an Arrow table as an array [rows], or [rows, n] if it holds lists, which must all have one length."""
     pa = pyarrow()
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if column.null_count and not pa.types.is_floating(column.type):
@@ -72,7 +73,7 @@ def assemble(
     rewards: np.ndarray, ended: np.ndarray | None, cut: np.ndarray | None, log_e: np.ndarray | None,
     log_b: np.ndarray | None, success: np.ndarray | None,
 ) -> Rollouts:  # fmt: skip
-    """Rollouts from rows in order. Episodes end where the episode's number changes; only the last may be unfinished."""
+    """Rollouts from rows in order. An episode ends where the episode's number changes. Only the last may be unfinished."""
     steps = len(episode)
     changes = np.flatnonzero(np.diff(episode)) + 1
     if len(np.unique(episode)) != len(changes) + (1 if steps else 0):
@@ -87,10 +88,11 @@ def assemble(
     weights = None
     if log_e is not None and log_b is not None:
         weights = np.diff(np.append(0.0, np.cumsum(log_e - log_b))[np.append(0, ends)])
-    told = None if success is None else success[ends - 1]
+    successes = None if success is None else success[ends - 1]
     return checked(
         Rollouts(
             gamma, steps, returns(rewards, ends, gamma), ends, terminated, weights, observations, actions, rewards,
-            log_e, log_b, horizon=horizon, success=told if told is not None and np.isfinite(told).all() else None,
+            log_e, log_b, horizon=horizon,
+            success=successes if successes is not None and np.isfinite(successes).all() else None,
         )
     )  # fmt: skip

@@ -8,14 +8,14 @@ import numpy as np
 
 
 class Columns:
-    """Arrays that grow together, row by row."""
+    """Arrays that grow together, row by row. `kinds` says how wide each is, and its type."""
 
     def __init__(self, kinds: dict[str, tuple[int, Any]]) -> None:
         self.rows, self.room = 0, 1024
         self.arrays = {name: np.zeros((self.room, width), dtype) for name, (width, dtype) in kinds.items()}
 
     def more(self, n: int) -> int:
-        """Make room for n more rows; the number of the first."""
+        """Make room for n more rows. Returns the number of the first of them."""
         first = self.rows
         if first + n > self.room:
             self.room = max(2 * self.room, first + n)

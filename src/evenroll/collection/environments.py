@@ -13,7 +13,10 @@ from evenroll.errors import EnvironmentFault, EvenrollError, SpecError
 
 
 def collect(recorder: Recorder, env: Any, *, episodes: int | None = None, steps: int | None = None) -> Iterator[int]:
-    """Collect until there are so many new episodes, or steps, in all; yields the number of finished episodes after each."""
+    """Collect until there are `episodes` new episodes, or `steps` new steps, in all.
+
+    Whenever an episode has finished, the number of finished episodes is yielded.
+    """
     try:
         lanes = as_lanes(env)
         if lanes is None:

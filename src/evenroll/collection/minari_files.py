@@ -18,9 +18,10 @@ from evenroll.files.safe_files import new_directory, read_bytes, read_json
 from evenroll.files.untrusted_arrow import RATIO, UNPACKED, read_arrow, read_parquet
 from evenroll.text.numbers import first_line
 
-LARGEST = 4 << 30  # bytes of a file
-JSON_LARGEST = 8 << 20
-WIDEST = 1e8  # numbers in an observation
+# Limits on what a dataset may make us read.
+LARGEST = 4 << 30  # the most bytes of a file
+JSON_LARGEST = 8 << 20  # the most bytes of metadata.json
+WIDEST = 1e8  # the most numbers in an observation or action
 
 
 def _minari() -> Any:
@@ -36,9 +37,9 @@ def save_minari(
     data: Rollouts, path: str | Path, observation_space: gym.Space[Any], action_space: gym.Space[Any],
     last_observations: dict[int, np.ndarray] | None = None, name: str = "evenroll/collected-v0",
 ) -> None:  # fmt: skip
-    """Finished trajectories as a Minari dataset in directory `path`; log_e and log_b go into the infos.
+    """Write the finished trajectories as a Minari dataset in the directory `path`. The infos hold log_e and log_b.
 
-    last_observations  of each episode, after its last step; where not known, the last one acted on is repeated
+    last_observations  the observation after the last step of each episode; where it is not known, the one before is repeated
     """
     minari = _minari()
     observations, actions = Observations.of(observation_space), Actions.of(action_space)
@@ -53,7 +54,7 @@ def save_minari(
         for key in ("log_e", "log_b"):
             column = getattr(data, key)
             if column is not None:
-                infos[key] = np.append(column[part], np.nan).tolist()  # of an array Minari forgets the shape
+                infos[key] = np.append(column[part], np.nan).tolist()  # a list, because Minari forgets an array's shape
         infos["success"] = [math.nan if data.success is None else float(data.success[i])] * (int(length) + 1)
         ended = np.zeros(length, bool)
         ended[-1] = data.terminated[i]
@@ -81,10 +82,13 @@ def save_minari(
 
 
 def read_minari(path: Path) -> Rollouts:
-    """Minari's own reader is not used: where the file has no spaces, it builds the environment that the file names."""
-    where = path / "data" if (path / "data").is_dir() else path
+    """Read a Minari dataset.
+
+    Minari's own reader is not used: where the file has no spaces, it builds the environment that the file names.
+    """
+    directory = path / "data" if (path / "data").is_dir() else path
     try:
-        about = read_json(read_bytes(where / "metadata.json", JSON_LARGEST, DataError), "it", DataError)
+        about = read_json(read_bytes(directory / "metadata.json", JSON_LARGEST, DataError), "it", DataError)
     except DataError as error:
         raise DataError(f"not a Minari dataset (metadata.json: {error})") from None
     observation_space, action_space = (_space(about, name) for name in ("observation_space", "action_space"))
@@ -92,9 +96,9 @@ def read_minari(path: Path) -> Rollouts:
     if about.get("data_format") not in ("arrow", "parquet"):
         raise DataError(f"a Minari dataset as {about.get('data_format')} is not read: only as arrow or parquet")
     count = about.get("total_episodes")
-    if not isinstance(count, int) or not 0 < count <= sum(1 for _ in where.iterdir()):
+    if not isinstance(count, int) or not 0 < count <= sum(1 for _ in directory.iterdir()):
         raise DataError(f"no episodes in it, or not the {count} that it claims")
-    episodes = [_episode(where / str(i), about["data_format"]) for i in range(count)]
+    episodes = [_episode(directory / str(i), about["data_format"]) for i in range(count)]
     width = observations.size
 
     def info(key: str) -> np.ndarray | None:
@@ -119,23 +123,23 @@ def read_minari(path: Path) -> Rollouts:
 
 
 def _space(about: dict[str, Any], name: str) -> gym.Space[Any]:
-    """A space of numbers that metadata.json describes. `shape` and `n` may claim anything."""
+    """A space of numbers, as metadata.json describes it. Its `shape` and `n` may claim anything, so they are checked."""
     _minari()
     from minari.serialization import deserialize_space
 
     try:
-        told = json.loads(about[name])
-        shape = np.ravel(told.get("shape", told["n"] if told["type"] == "MultiBinary" else 1))
+        described = json.loads(about[name])
+        shape = np.ravel(described.get("shape", described["n"] if described["type"] == "MultiBinary" else 1))
         size = math.prod(float(n) for n in shape)
-        if not 0 < size <= WIDEST or np.dtype(told.get("dtype", "int8")).kind not in "fiub":
+        if not 0 < size <= WIDEST or np.dtype(described.get("dtype", "int8")).kind not in "fiub":
             raise ValueError("its size or type is not possible")
-        return deserialize_space(told)
+        return deserialize_space(described)
     except (KeyError, ValueError, TypeError, AttributeError, AssertionError, RecursionError, OverflowError) as error:
         raise DataError(f"not a Minari dataset ({name}: {first_line(error)})") from None
 
 
 def _episode(directory: Path, kind: str) -> dict[str, np.ndarray]:
-    """The columns of an episode, those of its infos that are ours among them; the last row is only an observation."""
+    """The columns of an episode, with those of its infos that we have written. The last row is only an observation."""
     try:
         parts = [p for p in directory.iterdir() if p.name != "metadata.json" and not p.name.startswith((".", "_"))]
     except OSError as error:
@@ -149,8 +153,8 @@ def _episode(directory: Path, kind: str) -> dict[str, np.ndarray]:
         columns = {name: unlisted(table.column(name)) for name in names}
         if "infos" in table.column_names:
             infos = table.column("infos").combine_chunks()
-            told = {field.name for field in infos.type} & {"log_e", "log_b", "success"}
-            columns |= {name: unlisted(infos.field(name)) for name in told}
+            ours = {field.name for field in infos.type} & {"log_e", "log_b", "success"}
+            columns |= {name: unlisted(infos.field(name)) for name in ours}
     except (KeyError, ValueError, TypeError) as error:
         raise DataError(f"episode {directory.name} does not fit ({first_line(error)})") from None
     if len(columns["rewards"]) < 2:

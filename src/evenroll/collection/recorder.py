@@ -1,6 +1,6 @@
-"""Chooses actions and records what comes of them: `act`, `observe`, `rollouts`.
+"""The recorder chooses actions and records what comes of them: `act`, `observe`, `rollouts`.
 
-Several environments side by side (`lanes`) share one balance; each step then takes and gives arrays.
+Several environments side by side (`lanes`) share one balance. Each step then takes and gives arrays.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from evenroll.samplers.table import SamplerLike, get_sampler
 if TYPE_CHECKING:
     from evenroll.adapters.ros_through_torch import RosThroughTorch
 
-KEPT = 256  # observations of up to so many numbers are kept unless told otherwise
-LONGEST_EPISODE = 1_000_000  # steps after which an environment without a limit is thought never to end
-SUCCESS = ("is_success", "success")  # names under which environments report it in `info`
+KEPT = 256  # observations of up to this many numbers (2 kB) are kept unless the caller says otherwise
+LONGEST_EPISODE = 1_000_000  # steps after which an episode of an environment without a limit is thought never to end
+SUCCESS = ("is_success", "success")  # names under which environments report a success in `info`
 
 
 class Recorder:
     """Chooses actions so that the data as a whole is on-policy, and keeps the data.
 
-    policy    whatever `evaluate` takes             sampler  "auto", "os", "ros:alpha=…", or an object
+    policy    whatever `evaluate` takes
+    sampler   "auto", "os", "ros:alpha=…", or an object
     horizon   steps after which we cut a trajectory (it counts as truncated), beside the environment's own limit
-    initial   data to start from: what is collected then makes the whole on-policy
-    lanes     environments side by side, if any: `act` and `observe` then take and give arrays [lanes, …]
+    initial   data to start from: the new data is collected so that both together are on-policy
+    lanes     how many environments run side by side: `act` and `observe` then take and give arrays [lanes, …]
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Recorder:
         self.initial = None if initial is None else see(self.model, initial)
         engine = self.model.engine
         if engine is None:
-            chosen = OnPolicy()  # nothing to balance
+            chosen = OnPolicy()  # a deterministic policy leaves nothing to balance
         elif isinstance(chosen, ROS) and isinstance(engine, External) and self.model.torch is not None:
             from evenroll.adapters.ros_through_torch import RosThroughTorch
 
@@ -100,11 +101,11 @@ class Recorder:
         if keep or not isinstance(engine, External):
             kinds["observations"] = (observations.size, np.float64 if engine is not None else observations.dtype)
         self.columns = Columns(kinds)
-        # Of each lane: the episode that runs (−1: none) and its length. Pending: the lanes that acted and wait for a reward.
+        # Each lane has the episode that it runs (−1: none) and its length. Pending are the lanes that wait for a reward.
         self._episode, self._length = [-1] * lanes, [0] * lanes
         self._pending: list[int] = []
         self._begun = self._row = 0
-        self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: not told)
+        self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: the environment did not say)
         self._last: dict[int, np.ndarray] = {}  # the observation after an episode's last step, where given
         self._everyone = np.ones(lanes, dtype=np.int64)
         self._one = np.zeros((1, observations.size))
@@ -114,20 +115,24 @@ class Recorder:
 
     @property
     def episodes(self) -> int:
-        """Finished so far, initial data apart."""
+        """How many episodes have finished so far, without the initial data."""
         return len(self._ended)
 
     @property
     def steps(self) -> int:
+        """How many steps have been recorded so far, without the initial data."""
         return self.columns.rows
 
     def act(self, observation: Any, active: np.ndarray | None = None) -> Any:
-        """The action(s) to take. `active` [lanes]: those whose step counts; the others get an action all the same."""
+        """The action(s) to take.
+
+        active  [lanes] in which lanes the step counts; the other lanes get an action all the same
+        """
         if self._pending:
             raise SpecError("act was called twice without observe in between")
         model, stepper = self.model, self.stepper
         who = self._everyone if active is None else np.asarray(active, dtype=np.int64)
-        if self._flat:  # the fast way: a compiled network, one environment
+        if self._flat:  # the fast way, for a compiled network and one environment
             assert stepper is not None
             self._one[0] = observation
             status = stepper.advance(self._one, who)
@@ -159,7 +164,7 @@ class Recorder:
         return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
 
     def _record(self, lanes: list[int], encoded: Any, batch: Any, actions: Any, log_e: Any, log_b: Any) -> None:
-        """One row for every lane given."""
+        """Record one row for every lane given."""
         n, going = len(lanes), self._episode
         row = self._row = self.columns.more(n)
         for lane in lanes:
@@ -186,10 +191,12 @@ class Recorder:
             arrays["observations"][part] = encoded[rows]
 
     def observe(self, reward: Any, terminated: Any, truncated: Any = False, next_obs: Any = None, info: Any = None) -> Any:
-        """What came of the last action(s). True (or an array of it) where the trajectory is over, by our horizon too.
+        """Record what came of the last action(s). Returns True (or an array of it) where the trajectory is over.
+
+        A trajectory is also over when it reaches our horizon.
 
         next_obs  needed only by those who want to save whole trajectories (Minari)
-        info      looked at for a success flag where a trajectory ends: a dictionary, or one for each lane
+        info      a dictionary, or one for each lane; where a trajectory ends, it may hold a success flag
         """
         lanes, length, limit = self._pending, self._length, self.horizon or LONGEST_EPISODE
         if not self.batched:
@@ -230,9 +237,9 @@ class Recorder:
         return True
 
     def _end(self, lane: int, terminated: bool, last: Any, info: Any) -> None:
-        told = next((float(bool(info[name])) for name in SUCCESS if info and name in info), math.nan)
+        success = next((float(bool(info[name])) for name in SUCCESS if info and name in info), math.nan)
         episode = self._episode[lane]
-        self._ended.append((episode, terminated, told))
+        self._ended.append((episode, terminated, success))
         if last is not None and self.keeps:
             self._last[episode] = np.array(last)
         self._episode[lane] = -1
@@ -253,15 +260,15 @@ class Recorder:
     def _bad(self, kind: type[EnvironmentFault] | type[PolicyFault], text: str, lane: int) -> None:
         going = self._episode[lane] >= 0
         episode, step = (self._episode[lane], self._length[lane]) if going else (self._begun, 0)
-        where = f"episode {episode}, step {step}, seed {self.seed}" + (f", lane {lane}" if self.batched else "")
+        place = f"episode {episode}, step {step}, seed {self.seed}" + (f", lane {lane}" if self.batched else "")
         kept = self.rollouts(unfinished=False)
         note = f"; {kept.episodes} finished episodes are kept (error.rollouts)" if kept.episodes else ""
-        raise kind(f"{text}: {where}{note}", episode=episode, step=step, seed=self.seed, rollouts=kept)
+        raise kind(f"{text}: {place}{note}", episode=episode, step=step, seed=self.seed, rollouts=kept)
 
     # ---- the data --------------------------------------------------------------------------------------------------
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
-        """All finished trajectories in the order of their end, and the one under way if there is only one lane."""
+        """All finished trajectories in the order of their ends. With one lane the unfinished trajectory comes last."""
         c = self.columns
         n = len(self._ended)
         rank = np.full(self._begun + 1, -1, dtype=np.int64)
@@ -269,7 +276,7 @@ class Recorder:
         if unfinished and self.lanes == 1 and self._episode[0] >= 0:
             rank[self._episode[0]] = n
         ranks = rank[c["episode"][:, 0]]
-        if self._pending:  # rewards not known yet
+        if self._pending:  # these rows have no rewards yet
             ranks[self._row :] = -1
         rows = np.flatnonzero(ranks >= 0)
         rows = rows[np.argsort(ranks[rows], kind="stable")]
@@ -280,7 +287,7 @@ class Recorder:
         t = np.arange(len(rows)) - start
         returns = np.bincount(ranks[rows], self.gamma ** t.astype(np.float64) * rewards, minlength=n + 1)[:n]
         log_e, log_b = c["log_e"][rows, 0], c["log_b"][rows, 0]
-        success = np.array([told for _, _, told in self._ended])
+        success = np.array([flag for _, _, flag in self._ended])
         features = outputs = None
         if "encoded" in c.arrays:
             engine = self.model.engine
@@ -309,7 +316,10 @@ class Recorder:
         return data if self.initial is None else data.after(self.initial)
 
     def last_observations(self) -> dict[int, np.ndarray]:
-        """The observation after the last step of each finished trajectory, by its place in `rollouts`, where given."""
+        """The observation after the last step of each finished trajectory, where it was given.
+
+        The keys are the trajectories' places in `rollouts`.
+        """
         return {i: self._last[e] for i, (e, _, _) in enumerate(self._ended) if e in self._last}
 
     @property
@@ -318,7 +328,7 @@ class Recorder:
         return Divergence(0.0, 0.0, 0.0) if self.stepper is None else self.stepper.divergence
 
     def check_copy(self) -> None:
-        """Raise if a compiled copy of the policy's network disagrees with it on observations that were met."""
+        """Raise if a compiled copy of the policy's network disagrees with the network on observations that were met."""
         if "observations" in self.columns.arrays:
             self.model.check(self.columns["observations"])
 

@@ -1,7 +1,7 @@
 """Rollouts in files: .parquet (one row a step), .safetensors (columns), or a Minari directory (.minari).
 
-log π_e and log π_b are kept. Reading builds no environment and runs nothing: spaces and numbers only, with limits on what
-a file may unpack to. Files that we write carry a checksum.
+The files keep log π_e and log π_b. Reading a file builds no environment and runs no code: only spaces and numbers are read,
+with limits on what a file may unpack to. Files that we write carry a checksum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from evenroll.files.untrusted_arrow import RATIO, UNPACKED, pyarrow, read_parque
 from evenroll.text.numbers import first_line
 
 KEY = "evenroll.rollouts"
-LARGEST = 4 << 30  # bytes of a file
+LARGEST = 4 << 30  # the most bytes of a file
 
 
 def save_rollouts(data: Rollouts, path: str | Path) -> None:
@@ -43,7 +43,10 @@ def save_rollouts(data: Rollouts, path: str | Path) -> None:
 
 
 def load_rollouts(path: str | Path, gamma: float | None = None) -> Rollouts:
-    """Read rollouts. `gamma` replaces the discount they were written with; files of others (Minari) have none: then 1."""
+    """Read rollouts.
+
+    gamma  replaces the discount that they were written with; files of others (Minari) have no discount, which counts as 1
+    """
     path = Path(path)
     try:
         if path.is_dir():
@@ -102,8 +105,11 @@ def _read_columns(path: Path) -> Rollouts:
 
 
 def _write_parquet(data: Rollouts, path: Path) -> None:
-    """Columns episode, t, observation, action (lists), reward, log_e, log_b, and terminated, truncated, success of the last
-    step of an episode. A reader in any language finds γ in the metadata."""
+    """Write one row for each step. A reader in any language finds γ in the metadata.
+
+    The columns are episode, t, observation, action (both lists), reward, log_e, log_b, terminated, truncated and success.
+    The last three are set in the last step of an episode.
+    """
     pa = pyarrow()
     n, lengths = data.episodes, data.lengths
     episode = np.append(np.repeat(np.arange(n), lengths), np.full(data.steps - int(lengths.sum()), n))

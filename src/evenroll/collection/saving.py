@@ -14,14 +14,14 @@ from evenroll.policies import External, policy_digest
 from evenroll.text.numbers import first_line
 
 KEY = "evenroll.collector"
-LARGEST = 4 << 30  # bytes of a saved recorder
+LARGEST = 4 << 30  # the most bytes of a saved recorder
 
 
 class SavedRecorder(Recorder):
     """A recorder with `save` and `resume`."""
 
     def save(self, path: str | Path) -> None:
-        """Everything but the policy, at any step, also between `act` and `observe`. One .safetensors file."""
+        """Write everything but the policy into one .safetensors file, at any step, also between `act` and `observe`."""
         arrays = {f"columns.{name}": np.ascontiguousarray(self.columns[name]) for name in self.columns.arrays}
         if self.stepper is not None:
             arrays |= {f"stepper.{name}": x for name, x in self.stepper.state().items()}
@@ -46,7 +46,7 @@ class SavedRecorder(Recorder):
         }  # fmt: skip
 
     def resume(self, path: str | Path) -> Recorder:
-        """Take up where `save` left off: this collector must be new, and made with the same policy and settings."""
+        """Continue where `save` left off. This recorder must be new, and made with the same policy and settings."""
         try:
             self._take(*read_tensors(Path(path), KEY, LARGEST, DataError))
         except DataError as error:
@@ -56,7 +56,7 @@ class SavedRecorder(Recorder):
         return self
 
     def _take(self, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """What was saved, all of it looked at before any of it is taken."""
+        """Take over what was saved. All of it is checked before any of it is taken."""
         for name, value in self._identity().items():
             if spec.get(name) != value:
                 raise DataError(f"it was saved with {name} {spec.get(name)}, not {value}")
@@ -91,7 +91,7 @@ class SavedRecorder(Recorder):
         if rows and not ((kept["episode"] >= 0) & (kept["episode"] < begun)).all():
             raise DataError("columns.episode does not fit")
         stepper = {} if self.stepper is None else self.stepper.state()
-        steppers = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
+        saved_stepper = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
         last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
         if self.ros is not None:
             import torch
@@ -104,7 +104,7 @@ class SavedRecorder(Recorder):
         self.columns.more(rows)
         for name, x in kept.items():
             self.columns[name][:] = x
-        for name, x in steppers.items():
+        for name, x in saved_stepper.items():
             stepper[name][...] = x
         self._episode, self._length, self._pending = [e for e, _ in lanes], [n for _, n in lanes], pending
         self._ended, self._last, self._row, self._begun = ended, last, row, begun

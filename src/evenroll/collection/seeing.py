@@ -13,7 +13,7 @@ from evenroll.policies import External, Policy
 
 
 def see(model: Model, data: Rollouts) -> Rollouts:
-    """The data as this policy sees it: log π_e, and features and outputs of a network that runs elsewhere."""
+    """The data as this policy sees it: with its log π_e and, for a network that runs elsewhere, its features and outputs."""
     observations, actions = data.column("observations"), data.column("actions")
     if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
         raise DataError(
@@ -37,13 +37,13 @@ def see(model: Model, data: Rollouts) -> Rollouts:
 
 
 def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:
-    """Raise unless the columns are whole numbers from 0 to below `counts`; compiled code uses them as places in memory."""
+    """Raise unless the columns are whole numbers from 0 to below `counts`: compiled code uses them as places in memory."""
     if counts and not ((rows >= 0) & (rows < counts) & (rows == np.floor(rows))).all():
         raise DataError(f"{what} outside 0 … {max(counts) - 1} in the data")
 
 
 def handed_in(engine: Policy, data: Rollouts | None) -> Rollouts | None:
-    """Initial data as the engine observes it: features and outputs, where the network runs elsewhere."""
+    """Initial data as the engine observes it. Where the network runs elsewhere, that is its features and outputs."""
     if data is None or not isinstance(engine, External):
         return data
     handed = np.append(data.column("features")[:, :-1], data.column("outputs"), axis=1)

@@ -2,10 +2,10 @@
 
 A distribution is described by the outputs of a policy, a row of numbers for every step:
 
-    Categorical  the logits of a discrete action, or of several that are independent of each other (factors);
+    Categorical  the logits of a discrete action, or of several actions (factors) that are independent of each other;
     Gaussian     two numbers for every dimension of a real action, which link functions turn into its mean and its scale.
 
-The samplers use the compiled counterparts in `heads.py`, which see one step at a time; a test holds the two together.
+The samplers use the compiled counterparts in `heads.py`, which see one step at a time. A test compares the two.
 Outputs keep their precision: what was recorded in float32 is computed in float32.
 """
 
@@ -24,7 +24,7 @@ from evenroll.engine.scalars import LEAST_SOFTPLUS
 from evenroll.errors import PolicyError
 from evenroll.policies.heads import LOG_SQRT_2PI
 
-SAME = 1e-3  # how far log-probabilities, means and log scales may differ, relative to the largest, and count as the same
+SAME = 1e-3  # log-probabilities, means and log scales that differ by less, relative to the largest, count as the same
 
 
 class Distribution(ABC):
@@ -43,7 +43,7 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def score_kinds(self) -> int:
-        """How many scores of an action are free to vary: those of a discrete action sum to 0."""
+        """How many scores of an action are free to vary. A discrete action's sum to 0, so one follows from the others."""
 
     @property
     @abstractmethod
@@ -56,7 +56,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def scores(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """How far each action deviates from its distribution, [N, scores] in float64: no units, and of mean 0 under π."""
+        """How far each action deviates from its distribution, [N, scores] in float64: without units, of mean 0 under π."""
 
     @abstractmethod
     def variances(self, outputs: np.ndarray) -> np.ndarray:
@@ -87,7 +87,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     """Logarithms of the probabilities along the last axis."""
-    with np.errstate(invalid="ignore"):  # a network that gives nan or inf is found out where it acts
+    with np.errstate(invalid="ignore"):  # a network that gives nan or inf is reported where it acts
         shifted = logits - logits.max(axis=-1, keepdims=True)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
@@ -161,7 +161,7 @@ class Link(NamedTuple):
     """A function that turns an output into a mean or a scale.
 
     of     the mean or scale of an output
-    slope  its derivative by the output, as a function of the mean or scale itself
+    slope  the derivative with respect to the output, as a function of the mean or scale itself
     """
 
     of: Callable[[np.ndarray], np.ndarray]
@@ -169,11 +169,11 @@ class Link(NamedTuple):
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:
-    """log(1 + eˣ), never below the floor that the compiled function has, so that a density stays finite."""
+    """log(1 + eˣ), but never below the compiled function's floor, so that a density stays finite."""
     return np.asarray(np.maximum(np.logaddexp(0.0, x), LEAST_SOFTPLUS))
 
 
-# The order within each table is the number that compiled code knows a link by: `Sizes.mean_link`, `Sizes.scale_link`.
+# Compiled code knows a link by its place in these tables: `Sizes.mean_link` and `Sizes.scale_link`.
 MEAN_LINKS = {
     "tanh": Link(np.tanh, lambda mean: 1.0 - mean**2),
     "identity": Link(lambda x: x, np.ones_like),
@@ -185,7 +185,7 @@ SCALE_LINKS = {
 
 
 def normal_log_density(z: np.ndarray, log_scale: np.ndarray) -> np.ndarray:
-    """The logarithm of a normal distribution's density, z = (a − mean)/scale."""
+    """The logarithm of a normal distribution's density at a, where z = (a − mean)/scale."""
     return np.asarray(-0.5 * z**2 - log_scale - LOG_SQRT_2PI)
 
 
@@ -197,7 +197,7 @@ class Gaussian(Distribution):
     mean   the link of the means: tanh, or identity
     scale  the link of the scales: softplus, or exp
 
-    Without links of its own (identity and exp) its outputs are means and logarithms of scales: then they are normalised.
+    With the default links (identity and exp) the outputs are means and logarithms of scales, which is the normalised form.
     The scores are z = (a − mean)/scale of all dimensions, then (z² − 1)/√2 of all dimensions; their variances are 1.
     """
 
@@ -223,7 +223,7 @@ class Gaussian(Distribution):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        return tuple(f"action{i} {how}" for how in ("higher", "wider") for i in range(self.dim))
+        return tuple(f"action{i} {deviation}" for deviation in ("higher", "wider") for i in range(self.dim))
 
     def means(self, outputs: np.ndarray) -> np.ndarray:
         """The mean of each dimension, [N, dim]."""

@@ -1,8 +1,8 @@
 """A policy whose network runs elsewhere: it hands in its features and outputs, and everything after them is compiled.
 
-An "observation" of such a policy is [features, outputs] of a state. Outputs are logits of one or several discrete
-actions, or mean and log scale of each dimension of a Gaussian. The same sampler pieces run on it as on our own networks,
-so that `auto` has one definition; parameters are those of the last layer, outputs = W [features, 1].
+An "observation" of such a policy is [features, outputs] of a state. The outputs are the logits of one or several discrete
+actions, or the mean and log scale of each dimension of a Gaussian. The same sampler pieces run on it as on our own
+networks, so that `auto` has one definition. Its parameters are those of the last layer, outputs = W [features, 1].
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ from evenroll.policies.interface import (
 
 
 class External(Policy):
-    """features  how many numbers ψ(s) has, apart from its constant 1
-    choices   number of actions of each discrete factor (one for Discrete, several for MultiDiscrete), or
-    gaussian  number of real action dimensions
+    """A policy known by its features and outputs. Either `choices` or `gaussian` is given.
+
+    features  how many numbers ψ(s) has, apart from its constant 1
+    choices   how many values each discrete factor has (one factor for Discrete, several for MultiDiscrete)
+    gaussian  how many dimensions a real action has
     """
 
     def __init__(self, features: int, *, choices: Sequence[int] = (), gaussian: int = 0) -> None:
@@ -61,7 +63,7 @@ class External(Policy):
         self.obs_dim = features + n_out
         self.theta = np.zeros(n_out * (features + 1), dtype=np.float32)
         self.aux = np.zeros(1, dtype=np.float32)
-        exponential = [1, 1]  # mean as it is, scale by exp
+        exponential = [1, 1]  # links: the mean is the output itself, the scale is its exponential
         self.dims = np.array(
             [n_out, self.action_dim, len(self.theta), features, 0, 0, 0, *exponential, int(gaussian > 0),
              len(self.choices), *self.choices],
@@ -93,7 +95,7 @@ class External(Policy):
 
 @njit
 def _factors(policy: PolicyView) -> int:
-    """Discrete actions that are drawn independently of each other; 0 for a Gaussian."""
+    """How many discrete actions are drawn independently of each other; 0 for a Gaussian."""
     return beyond(policy.sizes)[0]
 
 
@@ -105,7 +107,7 @@ def _values(policy: PolicyView, factor: int) -> int:
 
 @piece(FORWARD)
 def forward_external(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
-    """Outputs were handed in; at θ_b = θ − c·vector they differ by c · vector [features, 1]."""
+    """Take the outputs that were handed in. At θ_b = θ − c·vector they are smaller by c · vector [features, 1]."""
     n, width, behavior = policy.sizes.outputs, policy.sizes.inputs, out_b(policy)
     for i in range(width):
         policy.work[i] = real(obs[i])
@@ -145,7 +147,7 @@ def features_external(policy: PolicyView, weight: float, psi: Reals) -> None:
 
 @piece(PREPARE)
 def prepare_external(policy: PolicyView) -> None:
-    """Nothing follows from θ here."""
+    """Nothing has to be recomputed: no number follows from θ here."""
 
 
 # ---- several discrete actions at once: independent factors ---------------------------------------------------------
@@ -202,7 +204,7 @@ def log_prob_factors(policy: PolicyView, out: Floats, action: Floats) -> float:
 
 @piece(SOFTEN)
 def soften_factors(policy: PolicyView, delta: float) -> None:
-    """(1 − δ) π_e + δ / n, each factor by itself."""
+    """Make every factor's π_b = (1 − δ) π_e + δ / n."""
     at = 0
     for f in range(_factors(policy)):
         n, mixed = _values(policy, f), shift(out_b(policy), at)
@@ -214,7 +216,7 @@ def soften_factors(policy: PolicyView, delta: float) -> None:
 
 @piece(TILT)
 def tilt_factors(policy: PolicyView, by: Floats, max_kl: float) -> float:
-    """Each factor tilted as `tilt_categorical` does; their divergences add up."""
+    """Tilt each factor as `tilt_categorical` does. The divergence is the sum over the factors."""
     at, divergence = 0, 0.0
     for f in range(_factors(policy)):
         n, e, b, t = _values(policy, f), shift(policy.out, at), shift(out_b(policy), at), shift(by, at)

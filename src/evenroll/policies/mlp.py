@@ -1,6 +1,6 @@
 """Feed-forward networks: optional input batch norm (eval mode) → hidden layers, ReLU or tanh → softmax or Gaussian.
 
-Parameters lie flat in `theta`: norm weight, norm bias; per hidden layer W [in][out], b [out]; head W [out][in],
+Parameters lie flat in `theta`: norm weight, norm bias; for each hidden layer W [in][out], b [out]; head W [out][in],
 b [out]; log_std. `mlp_pieces.py` has the forward and the backward pass.
 """
 
@@ -22,7 +22,7 @@ from evenroll.policies.heads import CATEGORICAL, GAUSSIAN
 from evenroll.policies.interface import features, forward, policy_arrays, policy_of
 from evenroll.policies.mlp_pieces import add_score_mlp, features_mlp, forward_mlp, prepare_mlp
 
-NORM_EPSILON = 1e-5
+NORM_EPSILON = 1e-5  # what batch norm adds to a variance, as in torch.nn.BatchNorm1d
 ACTIVATIONS, HEADS = ("relu", "tanh"), ("softmax", "gaussian")
 MEANS = tuple(MEAN_LINKS)
 SCALES = ("softplus", "log_std")  # a scale that the head computes, or one exp(log_std) for all states
@@ -35,8 +35,10 @@ def _as_real(x: Any) -> np.ndarray:
 class MLP(Policy):
     """A network policy from its tensors, named and shaped as in the policy file.
 
-    layers  list of (weight [out, in], bias [out]); head (weight, bias); norm (mean, var, weight, bias) or None.
-    dtype   float32 is fast and the default; float64 agrees with a float64 reference action by action.
+    layers                  (weight [out, in], bias [out]) of each hidden layer
+    head_weight, head_bias  the last layer's
+    norm                    (mean, var, weight, bias) of the input's batch norm, or None
+    dtype                   float32 is fast and the default; float64 agrees with a float64 reference action by action
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class MLP(Policy):
         )  # fmt: skip
 
     def with_theta(self, theta: np.ndarray, norm_statistics: tuple[np.ndarray, np.ndarray] | None = None) -> MLP:
-        """The same architecture with other flat parameters (training)."""
+        """The same architecture with other flat parameters, as training makes them."""
         theta = np.asarray(theta, dtype=np.float64)
         at = 0
 
@@ -156,7 +158,7 @@ class MLP(Policy):
         return self.head_weight.shape[1] + 1
 
     def features(self, observations: np.ndarray) -> np.ndarray:
-        """ψ [N, F + 1], in `dtype`: what the outputs are linear in at observations [N, obs_dim], the constant 1 last."""
+        """ψ [N, F + 1] at observations [N, obs_dim], in `dtype`: what the outputs are linear in. The constant 1 is last."""
         observations = np.ascontiguousarray(observations, dtype=np.float64)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
         _list_features(number_type(self.dtype))(self.arrays(), observations, psi)
@@ -170,13 +172,13 @@ class MLP(Policy):
 
     @property
     def head_matrix(self) -> np.ndarray:
-        """The last layer's weights and, below them, its biases, [F + 1, rows]: ψ times it gives the head's rows."""
+        """The last layer's weights and, below them, its biases, [F + 1, rows]. ψ times this matrix gives the head's rows."""
         return np.concatenate([self.head_weight.T, self.head_bias[None]])
 
     def outputs_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """The outputs [N, outputs] that `distribution` describes, from the head's rows [N, rows].
 
-        They are the same, unless the head computes means only: then each gets its log_std beside it.
+        The two are the same, unless the head computes only means: then each mean gets its log_std beside it.
         """
         if self.log_std is None:
             return rows
@@ -187,7 +189,7 @@ class MLP(Policy):
         return self.outputs_of_rows(np.asarray(psi[:, :-1] @ self.head_weight.T + self.head_bias))
 
     def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
-        """At observations [N, obs_dim]: logits, or the mean and log scale of each dimension in turn."""
+        """The logits, or the mean and log scale of each dimension in turn, at observations [N, obs_dim]."""
         outputs = self.outputs_of_features(self.features(observations))
         return outputs if self.n_actions is not None else self.distribution.normalised(outputs)
 

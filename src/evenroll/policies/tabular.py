@@ -1,4 +1,4 @@
-"""Softmax over a table of logits: π(a|s) ∝ exp θ[s, a]."""
+"""A policy that is a table: a softmax over a table of logits, π(a|s) ∝ exp θ[s, a]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, P
 
 
 class TabularSoftmax(Policy):
-    """logits [states, actions], float64. A logit of −inf is an action never taken (ε-greedy with ε = 0)."""
+    """A table of logits [states, actions], float64. A logit of −inf means an action never taken (ε-greedy with ε = 0)."""
 
     def __init__(self, logits: Any) -> None:
         table = np.array(logits, dtype=np.float64)
@@ -90,7 +90,7 @@ def forward_table(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> N
 
 @piece(ADD_SCORE)
 def add_score_table(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
-    """∂ log π(a|s) / ∂θ[s, ·] = 1{a} − π(·|s); aux holds π."""
+    """∂ log π(a|s) / ∂θ[s, ·] = 1{a} − π(·|s), and `aux` holds π."""
     n = policy.sizes.outputs
     row = int(obs[0]) * n
     pi, v = shift(policy.aux, row), shift(vector, row)
@@ -101,7 +101,7 @@ def add_score_table(policy: PolicyView, obs: Floats, action: Floats, weight: flo
 
 @piece(FEATURES)
 def features_table(policy: PolicyView, weight: float, psi: Reals) -> None:
-    """The logits of a state are parameters of their own."""
+    """ψ = [1]: every state's logits are parameters of this state alone."""
     psi[0] = weight
 
 

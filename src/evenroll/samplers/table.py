@@ -25,35 +25,35 @@ from evenroll.text.specs import check_name, closest, parse_parameters
 SAMPLERS: dict[str, type[Sampler]] = {
     kind.name: kind for kind in (OnPolicy, ROS, ROSEpisode, ROSHead, ROA, PROPS, ReVar, ODI, BPG, OffPolicy, Auto)
 }
-DEFAULTS: dict[str, dict[str, float]] = {"off": {"delta": 0.1}}  # where no domain says otherwise
+DEFAULTS: dict[str, dict[str, float]] = {"off": {"delta": 0.1}}  # hyper-parameters where no domain says otherwise
 
 SamplerLike = str | Sampler | type[Sampler]  # what `get_sampler` accepts
-Settings = Mapping[str, Mapping[str, float]]  # hyper-parameters by sampler's name
+Settings = Mapping[str, Mapping[str, float]]  # hyper-parameters by the sampler's name
 
 
 def get_sampler(spec: SamplerLike, settings: Settings | None = None, initial: bool = False) -> Sampler:
     """A sampler from its specification or from its class, or the object itself.
 
-    settings  hyper-parameters by sampler's name for those that the specification leaves out: a domain's `paper`.
-    initial   the sampler starts from initial data, for which the paper has settings of its own, under `init+NAME`
+    settings  hyper-parameters, by the sampler's name, that the specification leaves out: a domain's `paper`
+    initial   the sampler starts from initial data, for which the paper has separate settings, under `init+NAME`
     """
-    found: Any = spec
+    sampler: Any = spec
     given: dict[str, str] = {}
     if isinstance(spec, str):
         name, parameters = split_spec(spec, SAMPLERS)
         if name not in SAMPLERS and not is_named(name):
             names = f"{', '.join(SAMPLERS)}, or module:Class for one of your own"
             raise SpecError(f"unknown sampler {name!r}{closest(name, SAMPLERS)}; known: {names}")
-        found = SAMPLERS[name] if name in SAMPLERS else named(name)
+        sampler = SAMPLERS[name] if name in SAMPLERS else named(name)
         given = parse_parameters(spec, parameters)
-    if isinstance(found, type) and issubclass(found, Sampler):
-        found = _made(found, given, settings or {}, initial)
-    elif not isinstance(found, Sampler):
+    if isinstance(sampler, type) and issubclass(sampler, Sampler):
+        sampler = _made(sampler, given, settings or {}, initial)
+    elif not isinstance(sampler, Sampler):
         raise SpecError(f"{spec!r} is not a sampler: give a name, an object of a subclass of evenroll.Sampler, or its class")
     elif given:
-        raise SpecError(f"{spec}: {type(found).__name__} has its parameters already; name its class to give others")
-    check_name("sampler", found.name, SAMPLERS.get(found.name) not in (None, type(found)))
-    return found
+        raise SpecError(f"{spec}: {type(sampler).__name__} has its parameters already; name its class to give others")
+    check_name("sampler", sampler.name, SAMPLERS.get(sampler.name) not in (None, type(sampler)))
+    return sampler
 
 
 def specification(sampler: Sampler) -> str:
@@ -66,7 +66,7 @@ def specification(sampler: Sampler) -> str:
 
 
 def _made(kind: type[Sampler], given: dict[str, str], settings: Settings, initial: bool) -> Sampler:
-    """A sampler of this class, from what was written and, for the rest, from the settings or the class's own defaults."""
+    """A sampler of this class, from the given parameters and, for the rest, from the settings or the class's defaults."""
     name = kind.name
     defaults: dict[str, float] = dict(DEFAULTS.get(name, {}))
     defaults |= dict(settings.get(f"init+{name}" if initial else name) or settings.get(name) or {})
@@ -77,7 +77,7 @@ def _made(kind: type[Sampler], given: dict[str, str], settings: Settings, initia
             raise SpecError(f"{name}: unknown parameter {key!r}{closest(key, fields)}; known: {names}")
     values: dict[str, Any] = {}
     for key, item in fields.items():
-        whole = item.type in ("int", int)  # a string where the file has `from __future__ import annotations`
+        whole = item.type in ("int", int)  # the type is a string where the file has `from __future__ import annotations`
         if key in given:
             values[key] = _convert(name, key, given[key], whole)
         elif key in defaults:

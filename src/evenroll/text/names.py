@@ -1,4 +1,4 @@
-"""Objects by name: `module:name`, which is how a specification names what somebody has written outside this package."""
+"""Objects by name. A specification says `module:name` for what somebody has written outside this package."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from evenroll.errors import EvenrollError, SpecError
 
 
 def is_named(text: str) -> bool:
-    """Whether the text is `module:name`. Gymnasium's `module:Env-v0`, a path and `ros:alpha=10` are not."""
+    """Whether the text has the form `module:name`. Gymnasium's `module:Env-v0`, a path and `ros:alpha=10` do not have it."""
     module, colon, name = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
 def split_spec(text: str, known: Container[str] = ()) -> tuple[str, str]:
-    """(name, parameters) of `name[:key=value,…]`. The name may be `module:name`, unless it begins with a `known` name."""
+    """Split `name[:key=value,…]` into (name, parameters). The name may be `module:name`, unless `known` holds its module."""
     first, _, rest = text.partition(":")
     second, _, parameters = rest.partition(":")
     if first not in known and is_named(f"{first}:{second}"):
@@ -31,18 +31,18 @@ def named(text: str) -> Any:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = importlib.import_module(module)
+        thing = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            thing = getattr(thing, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise SpecError(f"cannot find {text!r}: {error}") from None
     except Exception as error:
         raise SpecError(f"{module} cannot be imported: {type(error).__name__}: {error}") from None
-    return found
+    return thing
 
 
 def called(text: str, function: Callable[..., Any], **arguments: Any) -> Any:
-    """What a function of the user's makes. `text` names it in an error."""
+    """Call a function of the user's and return its result. `text` names the function in an error."""
     try:
         return function(**arguments)
     except EvenrollError:

@@ -9,13 +9,13 @@ from evenroll.errors import SpecError
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """' (did you mean …?)' if something is near."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    """The words ' (did you mean …?)' if a known name resembles this one, else nothing."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {matches[0]}?)" if matches else ""
 
 
 def parse_parameters(spec: str, text: str) -> dict[str, str]:
-    """'a=1,b=2' as a dictionary."""
+    """The dictionary that 'a=1,b=2' describes. `spec` names the whole specification in an error."""
     values: dict[str, str] = {}
     for part in text.split(",") if text else ():
         key, equals, value = part.partition("=")
@@ -28,7 +28,7 @@ def parse_parameters(spec: str, text: str) -> dict[str, str]:
 
 
 def check_name(what: str, name: str, taken: bool) -> None:
-    """Raise unless this is a fit name for a sampler or an estimator of the user's: tables and files tell them by it."""
+    """Raise unless a sampler or an estimator of the user's may have this name. Tables and files tell methods by it."""
     if taken:
         raise SpecError(f"{name!r} is the name of a built-in {what}: give yours another")
     if not name or set(name) & set("/:,= "):
