@@ -17,7 +17,7 @@ from evenroll.errors import SpecError
 
 PACKAGE = Path(evenroll.__file__).parent
 # Where the paper's experiments, claims and figures are about particular domains.
-PAPER = {"experiments.py", "claims.py", "report.py", "figures.py", "tables.py"}
+PAPER = {"experiments.py", "claims.py", "report.py", "domain_pictures.py"}
 
 
 def test_a_file_with_a_name_is_a_domain(tmp_path: Path) -> None:

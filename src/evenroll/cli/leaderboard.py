@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from evenroll.cli.options import ExecutorOption, SeedOption, WorkersOption
+from evenroll.domains.registration import DOMAINS
 
 MethodOption = Annotated[list[str] | None, typer.Option(help="SAMPLER/ESTIMATOR instead of the usual ones; repeatable.")]
 
 
 def leaderboard(
-    domains: Annotated[str, typer.Option(help="Comma-separated.")] = "bandit,gridworld,cartpole,cartpole-continuous",
+    domains: Annotated[str, typer.Option(help="Comma-separated.")] = ",".join(DOMAINS),
     method: MethodOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="16 trials, budgets up to 2⁹: about two minutes.")] = False,
     out_dir: Annotated[Path, typer.Option("--out", help="Directory for leaderboard.md, .json and .png.")] = Path(

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-DOMAIN_HELP = "bandit, gridworld, cartpole or cartpole-continuous; parameters after a colon, e.g. gridworld:noise=1"
+from evenroll.domains.registration import DOMAINS
+
+DOMAIN_HELP = (
+    f"{', '.join(DOMAINS)}, or module:function that makes a domain; parameters after a colon, e.g. gridworld:noise=1"
+)
 ENV_HELP = "Gymnasium id (CartPole-v1), or module:function that makes an environment."
 POLICY_HELP = "policy.safetensors, a Stable-Baselines3 model.zip, or module:function."
 SAMPLER_HELP = "auto, os, ros:alpha=…, off:delta=…; on a domain also bpg, roa, props and others (see the docs)."

@@ -1,4 +1,4 @@
-"""`evenroll compare`, `coverage`, `value`, `train` and `bench`: many trials on the built-in domains."""
+"""`evenroll compare`, `coverage`, `value`, `train` and `bench`: many trials on built-in domains or one's own."""
 
 from __future__ import annotations
 
@@ -169,16 +169,20 @@ def train(
 
 
 def bench(
+    domains: Annotated[
+        list[str] | None,
+        typer.Argument(help="Domains, or module:function, to measure alone; default: all.", metavar="DOMAIN"),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, no comparison with PyTorch.")] = False,
     json_file: JsonOption = None,
 ) -> None:
-    """Steps per second of everything built in, against a plain PyTorch version where torch is installed."""
+    """Steps per second of everything built in, or of the given domains, against plain PyTorch where it is installed."""
     from evenroll.study.bench import run_bench
 
     writable(json_file)
     started = time.perf_counter()
     with progress_bar("measurements", json_file == "-") as progress:
-        result = run_bench(quick=quick, progress=progress)
+        result = run_bench(domains or None, quick=quick, progress=progress)
     result["seconds"] = round(time.perf_counter() - started, 1)
     emit(result, json_file)
     if json_file != "-":

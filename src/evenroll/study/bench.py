@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from evenroll.adapters.loading import as_domain
 from evenroll.collection.trial import Driver
-from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.domains.catalogue import DOMAINS
 from evenroll.domains.domain import Domain
 from evenroll.domains.gymnasium_env import make_environment
 from evenroll.engine.random import stream, uniform
@@ -47,7 +48,7 @@ def run_bench(
     quick  fewer repeats, and no comparison with PyTorch
     """
     repeats = 3 if quick else 7
-    measured = [get_domain(domain) for domain in (DOMAINS if domains is None else domains)]
+    measured = [as_domain(domain) for domain in (DOMAINS if domains is None else domains)]
     total = repeats * len(measured) + (2 + 2 * repeats + 3 if domains is None else 0)
     done = 0
 

@@ -137,7 +137,7 @@ def compare(
         if x is not None and (not math.isfinite(x) or x == 0 or (what == "mean-length" and x < 1)):
             raise SpecError(f"{what} must be a usable number, not {x}")
     if value is not None and domain.redrawn:
-        raise SpecError("a redrawn bandit has another value in every trial; --value cannot be given")
+        raise SpecError(f"{domain} is drawn anew in every trial and has another value in each: --value cannot be given")
     policy = policy or domain.policy()
     domain.environment(None).check(policy)
     for method in parsed:

@@ -91,7 +91,9 @@ def coverage(
     if not 0.0 < confidence < 1.0:
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
     if domain.redrawn:
-        raise SpecError("a redrawn bandit has another value in every run; use the fixed one")
+        raise SpecError(
+            f"{domain} is drawn anew in every run and has another value in each: use a domain that stays the same"
+        )
     policy = policy or domain.policy()
     domain.environment(None).check(policy)
     given = None if value is None else Truth(value, 0.0, math.nan, math.nan)
