@@ -78,22 +78,3 @@ def test_a_collector_chooses_the_actions_of_the_whole_trial(name: str, spec: str
             obs, _ = env.reset()
     np.testing.assert_array_equal(collector.rollouts().actions, data.actions)
     np.testing.assert_array_equal(collector.rollouts().log_b, data.log_b)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "roa:rho=1.5",
-        "roa:rho=nan",
-        "roa:rho=0.5,candidates=0",
-        "ros-episode:alpha=-1",
-        "ros-head:alpha=inf",
-        "props:clip=-1",
-        "props:every=0",
-        "odi:first=0",
-        "revar:mix=2",
-    ],
-)
-def test_bad_parameters_are_refused(bad: str) -> None:
-    with pytest.raises(SpecError):
-        get_sampler(bad, get_domain("gridworld").paper)
