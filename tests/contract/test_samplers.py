@@ -6,12 +6,15 @@ import gymnasium
 import numpy as np
 import pytest
 
+from evenroll.collection.lanes import SOUND, Lanes
 from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import DOMAINS, get_domain
 from evenroll.engine.random import stream, uniform
 from evenroll.errors import SpecError
 from evenroll.evaluation.collector import Collector
+from evenroll.samplers import Sampler
 from evenroll.samplers.table import SAMPLERS, get_sampler
+from evenroll.study import initial_data
 from tests.helpers import IDS, double_policy, fitting_sampler, trial
 
 
@@ -80,20 +83,62 @@ def test_a_collector_chooses_the_actions_of_the_whole_trial(name: str, spec: str
     np.testing.assert_array_equal(collector.rollouts().log_b, data.log_b)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "roa:rho=1.5",
-        "roa:rho=nan",
-        "roa:rho=0.5,candidates=0",
-        "ros-episode:alpha=-1",
-        "ros-head:alpha=inf",
-        "props:clip=-1",
-        "props:every=0",
-        "odi:first=0",
-        "revar:mix=2",
-    ],
-)
-def test_bad_parameters_are_refused(bad: str) -> None:
-    with pytest.raises(SpecError):
-        get_sampler(bad, get_domain("gridworld").paper)
+def stepwise(spec: str, name: str) -> Sampler:
+    """The sampler, or a skip where it runs in whole trials only."""
+    sampler = fitting_sampler(spec, get_domain(name))
+    if sampler.whole_trials_only:
+        pytest.skip(sampler.whole_trials_only)
+    return sampler
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("spec", SAMPLERS)
+def test_initial_data_is_taken_up_alike(name: str, spec: str) -> None:
+    """By a whole trial and by a collector, bit for bit; it stands in front of what is collected."""
+    sampler, domain, policy = stepwise(spec, name), get_domain(name), double_policy(name)
+    first = initial_data(domain, policy, (8,), episodes=15, delta=0.4)
+    data = trial(domain, sampler, (6,), policy=policy, initial=first, steps=300)
+    env = gymnasium.make(IDS[name])
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    collector = Collector(policy, sampler, gamma=domain.gamma, seed=6, initial=first, **spaces)
+    env_stream = stream(6, 1)
+    env.unwrapped.uniform = lambda: uniform(env_stream)
+    obs, _ = env.reset()
+    for _ in range(300):
+        obs, reward, terminated, truncated, _ = env.step(collector.act(obs))
+        if collector.observe(reward, terminated, truncated):
+            obs, _ = env.reset()
+    again = collector.rollouts()
+    np.testing.assert_array_equal(again.actions, data.actions)
+    np.testing.assert_allclose(again.log_b, data.log_b, atol=1e-12)
+    assert data.initial_episodes == again.initial_episodes == 15
+    np.testing.assert_array_equal(data.actions[: first.steps], first.actions)
+
+
+@pytest.mark.parametrize("name", ["gridworld", "cartpole"])
+@pytest.mark.parametrize("spec", SAMPLERS)
+def test_lanes_are_one_sampler_that_sees_them_in_turn(name: str, spec: str) -> None:
+    """Three lanes whose episodes last 2, 3 and 5 steps, against one that is lent each lane's own memory for its step."""
+    sampler, policy, lengths = stepwise(spec, name), double_policy(name), np.array([2, 3, 5])
+    rng, nobody = np.random.default_rng(0), np.zeros(3, dtype=bool)
+    shape = (60, 3) if name == "gridworld" else (60, 3, 4)
+    x = rng.integers(16, size=shape) if name == "gridworld" else 0.05 * rng.standard_normal(shape)
+    together = Collector(policy, sampler, gamma=0.8, lanes=3, seed=1)
+    alone = Lanes(policy, sampler, (1,), gamma=0.8)
+    assert together.stepper is not None
+    own, times = [alone.trajectories[0].copy() for _ in range(3)], np.zeros(3)
+    for observations in x:
+        together.act(observations)
+        for lane in range(3):
+            alone.trajectories[0] = own[lane]
+            assert alone.advance(np.array(observations[lane], float).reshape(1, -1), np.ones(1, np.int64)) == SOUND
+            own[lane] = alone.trajectories[0].copy()
+            np.testing.assert_array_equal(alone.actions[0], together.stepper.actions[lane])
+            assert alone.log_b[0] == together.stepper.log_b[lane]
+        times += 1
+        over = times == lengths
+        together.observe(np.ones(3), over, nobody)
+        for lane in np.flatnonzero(over):
+            alone.trajectories[0] = own[lane]
+            alone.end(0)
+            own[lane], times[lane] = alone.trajectories[0].copy(), 0

@@ -10,7 +10,6 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
 from evenroll.evaluation import evaluate as evaluation_module
 from evenroll.evaluation.evaluate import evaluate
-from evenroll.policies import TabularSoftmax
 from tests.helpers import DISCRETE, Walk
 from tests.torch_helpers import Head, categorical
 
@@ -44,11 +43,3 @@ def test_not_narrow_enough_is_said():
     found = evaluate("bandit", half_width=1e-4, episodes=500)
     assert found.episodes == 500
     assert "not enough" in found.note
-
-
-def test_words():
-    text = evaluate("cartpole", estimator="score", episodes=400).in_words()
-    assert "95 %" in text
-    assert "On-policy sampling would need about" in text
-    assert "exact up to rounding" in evaluate("gridworld", estimator="score", episodes=3000).in_words()
-    assert isinstance(get_domain("gridworld").policy(), TabularSoftmax)

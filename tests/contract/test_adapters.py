@@ -1,0 +1,142 @@
+"""What every kind of policy must obey, whoever made it: in an environment, and when data is read with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from evenroll.adapters.model import as_model
+from evenroll.collection.environments import collect
+from evenroll.collection.recorder import see
+from evenroll.collection.rollouts import Rollouts
+from evenroll.domains.catalogue import get_domain
+from evenroll.evaluation.collector import Collector
+from evenroll.policies import MLP, save_policy
+from tests.helpers import BOX, DISCRETE, IDS, MULTI, Walk, make_mlp
+from tests.torch_helpers import Head, categorical, logits, normal, own_scale
+
+
+def _shy(x: np.ndarray) -> list[float]:
+    p = 1.0 / (1.0 + np.exp(-float(x[0])))
+    return [0.8 * (1.0 - p), 0.8 * p, 0.2]
+
+
+def _file(directory: Path, ppo: Any) -> str:
+    save_policy(get_domain("cartpole").policy(), directory / "policy.safetensors")
+    return str(directory / "policy.safetensors")
+
+
+def _zip(directory: Path, ppo: Any) -> str:
+    ppo.save(directory / "model.zip")
+    return str(directory / "model.zip")
+
+
+def _network(**options: Any) -> MLP:
+    return make_mlp(np.random.default_rng(0), **options)
+
+
+Make = Callable[[Path, Any], Any]
+TABLE = get_domain("gridworld").policy().table
+# name → (the policy, from a directory and a trained model; its environment; whether it leaves something to chance)
+KINDS: dict[str, tuple[Make, Callable[[], gym.Env], bool]] = {
+    "table": (lambda *_: get_domain("gridworld").policy(), lambda: gym.make(IDS["gridworld"]), True),
+    "network": (lambda *_: _network(widths=(3, 8), outputs=3), lambda: Walk(DISCRETE), True),
+    "network of real actions": (
+        lambda *_: _network(widths=(3, 8), head="gaussian", outputs=4, mean="identity"), lambda: Walk(BOX), True,
+    ),
+    "file": (_file, lambda: gym.make("CartPole-v1"), True),
+    "module, compiled": (lambda *_: Head(3, 3, categorical), lambda: Walk(DISCRETE), True),
+    "module of real actions, compiled": (lambda *_: Head(3, 2, normal), lambda: Walk(BOX), True),
+    "module, through torch": (lambda *_: Head(3, 4, own_scale), lambda: Walk(BOX), True),
+    "module of several actions": (lambda *_: Head(3, 5, logits), lambda: Walk(MULTI), True),
+    "function of states": (lambda *_: lambda s: TABLE[int(s)], lambda: gym.make(IDS["gridworld"]), True),
+    "function of vectors": (lambda *_: _shy, lambda: Walk(DISCRETE), True),
+    "model of Stable-Baselines3": (lambda _, ppo: ppo, lambda: gym.make("CartPole-v1"), True),
+    "zip of Stable-Baselines3": (_zip, lambda: gym.make("CartPole-v1"), True),
+    "an action": (lambda *_: lambda x: int(x[0] > 0) - 1, lambda: Walk(DISCRETE), False),
+}  # fmt: skip
+
+
+class Watched(gym.Wrapper):
+    """Sees to it that every action lies in the space."""
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        return super().step(action)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, tmp_path: Path, ppo: Any) -> tuple[Any, gym.Env, bool]:
+    make, env, chance = KINDS[request.param]
+    torch.manual_seed(0)
+    return make(tmp_path, ppo), Watched(env()), chance
+
+
+def collected(policy: Any, env: gym.Env, seed: int) -> tuple[Collector, Rollouts]:
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    collector = Collector(policy, gamma=0.9, seed=seed, **spaces)
+    for _ in collect(collector, env, episodes=12):
+        pass
+    return collector, collector.rollouts()
+
+
+def test_it_runs_the_same_way_again(kind: tuple[Any, gym.Env, bool]) -> None:
+    """The seed decides everything, and another seed decides otherwise."""
+    policy, env, chance = kind
+    runs = [collected(policy, env, seed) for seed in (3, 3, 4)]
+    for collector, _ in runs:
+        collector.close()
+    a, b, c = (data for _, data in runs)
+    for column in ("observations", "actions", "rewards", "returns", "ends"):
+        np.testing.assert_array_equal(getattr(a, column), getattr(b, column))
+    assert a.episodes == 12
+    if chance:
+        assert len(a.actions) != len(c.actions) or (a.actions != c.actions).any()
+
+
+def test_what_it_recorded_is_what_it_says_of_the_data(kind: tuple[Any, gym.Env, bool]) -> None:
+    """log π_e of every step, when it was taken and when the data is read again; weights are what they are made of."""
+    policy, env, chance = kind
+    if not chance:
+        pytest.skip("a deterministic policy says nothing of other data")
+    collector, data = collected(policy, env, 5)
+    again = see(collector.model, data)
+    collector.close()
+    np.testing.assert_allclose(again.log_e, data.log_e, atol=2e-4)
+    starts = data.ends - data.lengths
+    np.testing.assert_allclose(data.log_weights, np.add.reduceat(data.log_e - data.log_b, starts), atol=1e-9)
+    assert np.abs(data.log_b - data.log_e).max() > 1e-6  # balanced, not plain
+
+
+def test_lanes_see_what_one_alone_sees(kind: tuple[Any, gym.Env, bool]) -> None:
+    policy, env, chance = kind
+    if not chance:
+        pytest.skip("nothing is encoded")
+    model = as_model(policy, env.observation_space, env.action_space)
+    batch = model.observations.probes(6)
+    together = model.encode(batch)
+    assert together.dtype == np.float64
+    assert together.shape == (6, model.engine.obs_dim)
+    for i in range(6):
+        np.testing.assert_allclose(model.encode(batch[i : i + 1])[0], together[i], rtol=1e-5, atol=1e-6)
+    model.close()
+
+
+def test_it_is_left_as_it_was(kind: tuple[Any, gym.Env, bool]) -> None:
+    policy, env, _ = kind
+    module = getattr(policy, "policy", policy)
+    if not isinstance(module, torch.nn.Module):
+        pytest.skip("nothing that could change")
+    module.train()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    collector, _ = collected(policy, env, 1)
+    collector.close()
+    assert module.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
