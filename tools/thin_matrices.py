@@ -12,11 +12,13 @@ converted to float64 because sums are float64.
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ WIDTH = 65  # features of the paper's networks, with the constant
 ROWS = (50, 500, 5_000, 50_000, 400_000)
 BLOCK = 1024  # rows that the library takes at a time
 
-Case = tuple[str, str, int, int, Callable[[], Any], Callable[[], Any]]
+Functions = tuple[Callable[[], Any], Callable[[], Any]]  # the kernel's way, and the library's
 
 
 def blocks(n: int) -> Iterator[slice]:
@@ -66,51 +68,44 @@ def library_solve(A: np.ndarray, B: np.ndarray, ridge: float) -> np.ndarray:
     return np.asarray(linalg.cho_solve(factor, B / scale[:, None], check_finite=False) / scale[:, None])
 
 
-def cases(most: int) -> Iterator[Case]:
-    """(what, precision, rows, columns of the other matrix, kernel, library)."""
+def cases(most: int) -> Iterator[tuple[str, str, int, int, Functions]]:
+    """(what, precision, rows, columns of the other matrix, functions)."""
     rng = np.random.default_rng(0)
-    for n in (n for n in ROWS if n <= most):
-        real = np.maximum(rng.normal(size=(n, WIDTH)), 0.0)
-        weights = rng.normal(size=n)
-        for dtype in ("float32", "float64"):
-            x = real.astype(dtype)
-            yield "weighted_gram", dtype, n, WIDTH, lambda: weighted_gram(x, weights), lambda: library_product(x, weights, x)
-            for k in (2, WIDTH):
-                y = np.ascontiguousarray(x[:, -k:])
-                yield (
-                    "weighted_product", dtype, n, k,
-                    lambda: weighted_product(x, weights, y), lambda: library_product(x, weights, y),
-                )  # fmt: skip
-            for k in (1, 2, 5, WIDTH):
-                matrix = rng.normal(size=(WIDTH, k))
-                yield "apply", dtype, n, k, lambda: apply(x, matrix), lambda: library_apply(x, matrix)
-            yield "column_sums", dtype, n, 1, lambda: column_sums(x, weights), lambda: library_sums(x, weights)
-            yield "column_counts", dtype, n, 1, lambda: column_counts(x), lambda: np.count_nonzero(x, axis=0)
+
+    def pair(kernel: Callable[..., Any], library: Callable[..., Any], *arguments: Any) -> Functions:
+        return functools.partial(kernel, *arguments), functools.partial(library, *arguments)
+
+    for n, dtype in itertools.product((n for n in ROWS if n <= most), ("float32", "float64")):
+        x, weights = np.maximum(rng.normal(size=(n, WIDTH)), 0.0).astype(dtype), rng.normal(size=n)
+        yield "weighted_gram", dtype, n, WIDTH, pair(lambda x, w, _: weighted_gram(x, w), library_product, x, weights, x)
+        for k in (2, WIDTH):
+            y = np.ascontiguousarray(x[:, -k:])
+            yield "weighted_product", dtype, n, k, pair(weighted_product, library_product, x, weights, y)
+        for k in (1, 2, 5):
+            yield "apply", dtype, n, k, pair(apply, library_apply, x, rng.normal(size=(WIDTH, k)))
+        yield "column_sums", dtype, n, 1, pair(column_sums, library_sums, x, weights)
+        yield "column_counts", dtype, n, 1, pair(column_counts, functools.partial(np.count_nonzero, axis=0), x)
     for m, k in ((WIDTH, 1), (2 * WIDTH, 1), (2 * WIDTH, 2 * WIDTH), (3 * WIDTH, 3 * WIDTH)):
         z = rng.normal(size=(2 * m, m))
-        A, B = z.T @ z, rng.normal(size=(m, k))
-        yield "solve_positive", "float64", m, k, lambda: solve_positive(A, B, 1e-9), lambda: library_solve(A, B, 1e-9)
+        yield "solve_positive", "float64", m, k, pair(solve_positive, library_solve, z.T @ z, rng.normal(size=(m, k)), 1e-9)
 
 
-def alternate(kernel: Callable[[], Any], library: Callable[[], Any], repeats: int) -> tuple[float, float]:
-    """Median seconds of each."""
+def alternate(functions: Functions, repeats: int, inner: int) -> tuple[float, float]:
+    """Median seconds of each function, called `inner` times in a row."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
-        for function, spent in zip((kernel, library), times, strict=True):
+        for function, spent in zip(functions, times, strict=True):
             start = time.thread_time()
-            function()
-            spent.append(time.thread_time() - start)
+            for _ in range(inner):
+                function()
+            spent.append((time.thread_time() - start) / inner)
     return statistics.median(times[0]), statistics.median(times[1])
 
 
-def twice(kernel: Callable[[], Any], library: Callable[[], Any], repeats: int) -> tuple[float, float]:
+def twice(functions: Functions, repeats: int, inner: int) -> tuple[float, float]:
     """The same while a second thread does it too."""
-    found: list[tuple[float, float]] = []
-    threads = [threading.Thread(target=lambda: found.append(alternate(kernel, library, repeats))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: alternate(functions, repeats, inner), range(2)))
     return statistics.mean(a for a, _ in found), statistics.mean(b for _, b in found)
 
 
@@ -123,13 +118,12 @@ def main() -> None:
     rows = []
     print(f"{'':18} {'':8} {'rows':>7} {'k':>3} {'kernel':>10} {'library':>10}  library/kernel: alone, in two threads")
     with single_threaded_blas():
-        for what, dtype, n, k, kernel, library in cases(arguments.rows):
-            np.testing.assert_allclose(kernel(), library(), rtol=1e-6, atol=1e-6 * n)
-            inner = max(1, 2_000_000 // (n * WIDTH)) if what != "solve_positive" else 1
-            alone = alternate(*(lambda f=f: [f() for _ in range(inner)] for f in (kernel, library)), arguments.repeats)
-            both = twice(*(lambda f=f: [f() for _ in range(inner)] for f in (kernel, library)), arguments.repeats)
+        for what, dtype, n, k, functions in cases(arguments.rows):
+            np.testing.assert_allclose(functions[0](), functions[1](), rtol=1e-6, atol=1e-6 * n)
+            inner = 1 if what == "solve_positive" else max(1, 2_000_000 // (n * WIDTH))
+            alone, both = (measure(functions, arguments.repeats, inner) for measure in (alternate, twice))
             row = {
-                "what": what, "dtype": dtype, "rows": n, "k": k, "kernel": alone[0] / inner, "library": alone[1] / inner,
+                "what": what, "dtype": dtype, "rows": n, "k": k, "kernel": alone[0], "library": alone[1],
                 "alone": alone[1] / alone[0], "two_threads": both[1] / both[0],
             }  # fmt: skip
             rows.append(row)

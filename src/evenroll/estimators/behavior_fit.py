@@ -161,6 +161,7 @@ class GaussianHead:
     """log N(a; mean(ψw), scale(φu)²), where x = (w, u), with the policy's link functions.
 
     It is not concave in x, but smooth near θ_e. φ is ψ again, or a constant where the scale does not depend on the state.
+    A policy's softplus scale has a floor; the fit's has none, and with few steps in the data it comes to lie below it.
     """
 
     bounded: ClassVar[bool] = False

@@ -158,7 +158,7 @@ class Categorical(Distribution):
 
 
 class Link(NamedTuple):
-    """A function that turns an output into a mean or a scale.
+    """A smooth function that turns an output into a mean or a scale.
 
     of     the mean or scale of an output
     slope  the derivative with respect to the output, as a function of the mean or scale itself
@@ -168,18 +168,13 @@ class Link(NamedTuple):
     slope: Callable[[np.ndarray], np.ndarray]
 
 
-def _softplus(x: np.ndarray) -> np.ndarray:
-    """log(1 + eˣ), but never below the compiled function's floor, so that a density stays finite."""
-    return np.asarray(np.maximum(np.logaddexp(0.0, x), LEAST_SOFTPLUS))
-
-
-# Compiled code knows a link by its place in these tables: `Sizes.mean_link` and `Sizes.scale_link`.
+# The order within each table is the number that compiled code knows a link by: `Sizes.mean_link`, `Sizes.scale_link`.
 MEAN_LINKS = {
     "tanh": Link(np.tanh, lambda mean: 1.0 - mean**2),
     "identity": Link(lambda x: x, np.ones_like),
 }
 SCALE_LINKS = {
-    "softplus": Link(_softplus, lambda scale: -np.expm1(-scale)),
+    "softplus": Link(lambda x: np.logaddexp(0.0, x), lambda scale: -np.expm1(-scale)),
     "exp": Link(np.exp, lambda scale: scale),
 }
 
@@ -230,8 +225,9 @@ class Gaussian(Distribution):
         return MEAN_LINKS[self.mean].of(outputs[:, 0::2])
 
     def scales(self, outputs: np.ndarray) -> np.ndarray:
-        """The standard deviation of each dimension, [N, dim]."""
-        return SCALE_LINKS[self.scale].of(outputs[:, 1::2])
+        """The standard deviation of each dimension, [N, dim]. A softplus has the floor of the compiled one."""
+        scales = SCALE_LINKS[self.scale].of(outputs[:, 1::2])
+        return np.asarray(np.maximum(scales, LEAST_SOFTPLUS)) if self.scale == "softplus" else scales
 
     def log_scales(self, outputs: np.ndarray) -> np.ndarray:
         """The logarithms of the scales, [N, dim]."""
