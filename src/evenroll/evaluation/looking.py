@@ -51,9 +51,14 @@ class Look:
             )
         # A deterministic policy has neither scores nor weights: any policy stands in for it, for only returns are looked at.
         engine = External(0, choices=(2,)) if policy is None else policy
-        value, found = estimate_with_interval(
-            data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, in words
+            value, found = estimate_with_interval(
+                data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
+            )
+        if not math.isfinite(value):
+            raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
+        if isinstance(found, Interval) and not math.isfinite(found.high - found.low):
+            return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
         if isinstance(found, Interval) and found.kind == "score" and divergence.runs_away:
             return value, NoInterval(f"{sampler} runs away from the policy, and the data with it")
         return value, found
@@ -80,7 +85,7 @@ def report(
 ) -> Evaluation:
     """Everything that is said of an evaluation; `known`: value and interval, where they were looked at already."""
     data, policy, divergence, estimator = seen.data, seen.policy, seen.divergence, look.estimator
-    with single_threaded_blas():
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is told in words
         value, found = known or seen.look(look, confidence)
         interval = found if isinstance(found, Interval) else None
         log_weights = None if estimator.log_weights is None or policy is None else estimator.log_weights(data, policy)
@@ -133,7 +138,8 @@ def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
         return 0.0
     if data.episodes < ENOUGH_TO_TELL:
         return None
-    return score_regression(data, policy).explained
+    share = score_regression(data, policy).explained
+    return share if math.isfinite(share) else None
 
 
 def _remark(policy: Policy | None, share: float | None) -> str | None:
