@@ -42,9 +42,13 @@ class VectorLanes:
         self.mode = str(getattr(mode, "value", mode))
         self.idle = np.zeros(self.n, dtype=bool)
 
-    def reset(self, seed: int) -> Any:
+    def reset(self, seed: int, already: int) -> Any:
+        """Start every lane anew; `already` episodes are there, whose starts must not come again."""
         self.idle[:] = False
-        return self.env.reset(seed=[episode_seed(seed, lane) for lane in range(self.n)])[0]
+        try:
+            return self.env.reset(seed=[episode_seed(seed, lane, already) for lane in range(self.n)])[0]
+        except (gym.error.Error, TypeError, ValueError):  # an environment that is a vector by itself takes one number
+            return self.env.reset(seed=episode_seed(seed, 0, already))[0]
 
     def step(self, actions: Any) -> Step:
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
@@ -70,8 +74,9 @@ class SB3Lanes:
         self.idle = np.zeros(self.n, dtype=bool)
         _warn_of_normalisation(env)
 
-    def reset(self, seed: int) -> Any:
-        self.env.seed(episode_seed(seed, 0) % 2**31)
+    def reset(self, seed: int, already: int) -> Any:
+        """Start every lane anew; `already` episodes are there, whose starts must not come again."""
+        self.env.seed(episode_seed(seed, 0, already) % 2**31)
         return self.env.reset()
 
     def step(self, actions: Any) -> Step:
@@ -126,9 +131,15 @@ def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
     return owner.observation_space, owner.action_space
 
 
-def episode_seed(seed: int, episode: int) -> int:
-    """The environment's seed. An episode of a single environment, or a lane's whole run, can be repeated from it."""
-    return int(np.random.SeedSequence((seed, 1, episode)).generate_state(1, np.uint32)[0])
+def episode_seed(seed: int, number: int, already: int = 0) -> int:
+    """The environment's seed, from which an episode of a single environment, or the whole run of a lane, can be repeated.
+
+    number   that of the episode, or of the lane
+    already  episodes that were there when the lanes were started: looking again, or starting from initial data, must not
+             meet the same starts a second time
+    """
+    place = (seed, 1, number, already) if already else (seed, 1, number)
+    return int(np.random.SeedSequence(place).generate_state(1, np.uint32)[0])
 
 
 def shares(episodes: int, n: int) -> np.ndarray:

@@ -48,6 +48,14 @@ class Divergence:
         return math.isfinite(self.kl) and surely > 0.25 and surely * self.kl_per_episode > 16.0 * self.kl
 
 
+def action_stream(seed: int, initial: Rollouts | None) -> tuple[int, ...]:
+    """The place in the seed tree for a run that starts from initial data.
+
+    The data may have been collected with the same seed. Were the stream the same, the run would repeat its luck.
+    """
+    return (seed,) if initial is None else (seed, 4, initial.episodes)
+
+
 class Balance:
     """A policy, a sampler, its memory and its random stream. Whoever runs them adds an environment.
 

@@ -38,7 +38,7 @@ def _single(recorder: Recorder, env: Any, episodes: int | None, steps: int | Non
     act, observe, step = recorder.act, recorder.observe, env.step
     limit = np.inf if steps is None else steps
     while (episodes is None or recorder.episodes < episodes) and recorder.steps < limit:
-        observation, _ = env.reset(seed=episode_seed(recorder.seed, recorder.episodes))
+        observation, _ = env.reset(seed=episode_seed(recorder.seed, recorder.all_episodes))
         over = False
         while not over and recorder.steps < limit:
             observation, reward, terminated, truncated, info = step(act(observation))
@@ -54,7 +54,7 @@ def _side_by_side(
     if episodes is None:
         raise SpecError("several environments side by side count episodes, not steps: short ones would be favoured")
     left = shares(episodes - recorder.episodes, lanes.n)
-    observations = lanes.reset(recorder.seed)
+    observations = lanes.reset(recorder.seed, recorder.all_episodes)
     while left.any():
         before = recorder.episodes
         actions = recorder.act(observations, (left > 0) & ~lanes.idle)

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from evenroll.adapters.model import Model, as_model
-from evenroll.collection.balance import Divergence
+from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.columns import Columns
 from evenroll.collection.lanes import BAD_OBSERVATION, SOUND, Lanes
 from evenroll.collection.rollouts import Rollouts
@@ -21,6 +21,7 @@ from evenroll.errors import EnvironmentFault, PolicyFault, SpecError
 from evenroll.policies import MLP, External
 from evenroll.samplers import ROS, OnPolicy
 from evenroll.samplers.table import SamplerLike, get_sampler
+from evenroll.text.specs import whole_number
 
 if TYPE_CHECKING:
     from evenroll.adapters.ros_through_torch import RosThroughTorch
@@ -62,6 +63,7 @@ class Recorder:
             raise SpecError("lanes and horizon must be at least 1")
         if lanes is not None and horizon is not None:
             raise SpecError("a horizon is for a single environment; of several, wrap each in gymnasium.wrappers.TimeLimit")
+        seed = whole_number("seed", seed, 0)
         chosen = get_sampler(sampler)
         self.model: Model = (
             policy
@@ -87,7 +89,8 @@ class Recorder:
             plain = External(0, choices=engine.choices, gaussian=self.model.actions.real)
             self.stepper = Lanes(plain, OnPolicy(), (seed,), gamma=gamma, lanes=lanes)
         else:
-            self.stepper = Lanes(engine, chosen, (seed,), gamma=gamma, lanes=lanes, initial=handed_in(engine, self.initial))
+            place, handed = action_stream(seed, self.initial), handed_in(engine, self.initial)
+            self.stepper = Lanes(engine, chosen, place, gamma=gamma, lanes=lanes, initial=handed)
         self.sampler = chosen
         observations, dim = self.model.observations, self.model.actions.dim
         keep = observations.size <= KEPT if keep_observations is None else keep_observations
@@ -117,6 +120,11 @@ class Recorder:
     def episodes(self) -> int:
         """How many episodes have finished so far, without the initial data."""
         return len(self._ended)
+
+    @property
+    def all_episodes(self) -> int:
+        """Finished so far, those of the initial data among them."""
+        return len(self._ended) + (0 if self.initial is None else self.initial.episodes)
 
     @property
     def steps(self) -> int:

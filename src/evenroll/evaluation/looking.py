@@ -53,9 +53,14 @@ class Look:
             )
         # A deterministic policy has neither scores nor weights. Only returns are looked at, so any policy may stand in.
         engine = External(0, choices=(2,)) if policy is None else policy
-        value, interval = estimate_with_interval(
-            data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, in words
+            value, interval = estimate_with_interval(
+                data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
+            )
+        if not math.isfinite(value):
+            raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
+        if isinstance(interval, Interval) and not math.isfinite(interval.high - interval.low):
+            return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
         if isinstance(interval, Interval) and interval.kind == "score" and divergence.runs_away:
             return value, NoInterval(f"{sampler} runs away from the policy, and the data with it")
         return value, interval
@@ -82,7 +87,7 @@ def report(
 ) -> Evaluation:
     """The whole record of an evaluation. `known` are its value and interval, if they were looked at already."""
     data, policy, divergence, estimator = seen.data, seen.policy, seen.divergence, look.estimator
-    with single_threaded_blas():
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is told in words
         value, interval_or_reason = known or seen.look(look, confidence)
         interval = interval_or_reason if isinstance(interval_or_reason, Interval) else None
         log_weights = None if estimator.log_weights is None or policy is None else estimator.log_weights(data, policy)
@@ -135,7 +140,8 @@ def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
         return 0.0
     if data.episodes < ENOUGH_TO_TELL:
         return None
-    return score_regression(data, policy).explained
+    share = score_regression(data, policy).explained
+    return share if math.isfinite(share) else None
 
 
 def _remark(policy: Policy | None, share: float | None) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from evenroll.adapters.loading import environment_name, load_domain, make_environment
 from evenroll.adapters.model import as_model
 from evenroll.adapters.vector_environments import as_lanes, spaces_of
-from evenroll.collection.balance import Divergence
+from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.environments import collect
 from evenroll.collection.recorder import Recorder
 from evenroll.collection.rollouts import Rollouts
@@ -24,6 +24,7 @@ from evenroll.errors import SpecError
 from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy, Sampler
 from evenroll.samplers.table import SamplerLike, get_sampler
+from evenroll.text.specs import whole_number
 
 FIRST_PART = 16  # episodes (or steps) that are collected before a domain first tells how far it is; a choice
 PART_SECONDS = 0.1  # about how long each part takes from then on; a choice
@@ -73,6 +74,7 @@ class DomainSource:
         self, domain: Domain, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
         initial: Rollouts | None, deterministic: bool,
     ) -> None:  # fmt: skip
+        seed = whole_number("seed", seed, 0)
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
         if model.engine is None:
             raise SpecError(
@@ -86,7 +88,7 @@ class DomainSource:
         self.driver = Driver(
             engine,
             self.sampler,
-            (seed,),
+            action_stream(seed, initial),
             gamma=domain.gamma if gamma is None else gamma,
             horizon=domain.horizon if horizon is None else horizon,
             record_steps=True,

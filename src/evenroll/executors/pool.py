@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.engine.sources import sources_digest
 from evenroll.errors import EvenrollError, SpecError, WorkersLost
+from evenroll.text.specs import whole_number
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -62,7 +63,7 @@ def get_pool(executor: str | Pool = "threads", workers: int | None = None) -> Po
     """The pool of this name: threads, processes, or dask://HOST:PORT, which uses the workers of that scheduler."""
     if isinstance(executor, Pool):
         return executor
-    count = workers or default_workers()
+    count = default_workers() if workers is None else whole_number("workers", workers, 1)
     if executor == "threads":
         return Pool(lambda: ThreadPoolExecutor(count), lambda pool: count)
     if executor == "processes":

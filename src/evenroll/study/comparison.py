@@ -25,6 +25,7 @@ from evenroll.study.curve import Curve, finite_or_none
 from evenroll.study.method import MethodLike, get_method
 from evenroll.study.trials import Trial, Trials, checkpoints_for, run_trial
 from evenroll.study.true_value import truth
+from evenroll.text.specs import whole_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,6 +146,7 @@ def compare(
     domain.environment(None).check(policy)
     for method in parsed:
         method.sampler.check(policy)
+    seed = whole_number("seed", seed, 0)
     known = _truth(domain, policy, value, mean_length, seed, workers, progress)
     points = checkpoints_for(known.mean_length, budget, any(m.initial for m in parsed))
     ways = [

@@ -23,6 +23,7 @@ from evenroll.policies import Policy
 from evenroll.study.method import Method, MethodLike, get_method
 from evenroll.study.trials import initial_data
 from evenroll.study.true_value import truth
+from evenroll.text.specs import whole_number
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def coverage(
     parsed = get_method(method, domain)
     target = None if half_width is None else Target.parse(half_width)
     episodes = episodes or (512 if target is None else MOST_EPISODES)
+    seed = whole_number("seed", seed, 0)
     if episodes < 3 or repeats < 2:
         raise SpecError(f"coverage needs at least 3 episodes and 2 repeats, not {episodes} and {repeats}")
     if not 0.0 < confidence < 1.0:

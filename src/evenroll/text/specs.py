@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
+from typing import Any
 
 from evenroll.errors import SpecError
 
@@ -33,3 +35,14 @@ def check_name(what: str, name: str, taken: bool) -> None:
         raise SpecError(f"{name!r} is the name of a built-in {what}: give yours another")
     if not name or set(name) & set("/:,= "):
         raise SpecError(f"{name!r} cannot name the {what}: a name is not empty and has no / : , = and no blank")
+
+
+def whole_number(what: str, value: Any, least: int) -> int:
+    """The value as an int; a SpecError that names it unless it is a whole number, at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise SpecError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    return number
