@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from evenroll.collection.balance import action_stream
 from evenroll.collection.lanes import SOUND, Lanes
 from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import DOMAINS, get_domain
@@ -97,11 +98,11 @@ def test_initial_data_is_taken_up_alike(name: str, spec: str) -> None:
     """By a whole trial and by a collector, bit for bit; it stands in front of what is collected."""
     sampler, domain, policy = stepwise(spec, name), get_domain(name), double_policy(name)
     first = initial_data(domain, policy, (8,), episodes=15, delta=0.4)
-    data = trial(domain, sampler, (6,), policy=policy, initial=first, steps=300)
+    data = trial(domain, sampler, action_stream(6, first), policy=policy, initial=first, steps=300)
     env = gymnasium.make(IDS[name])
     spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
     collector = Collector(policy, sampler, gamma=domain.gamma, seed=6, initial=first, **spaces)
-    env_stream = stream(6, 1)
+    env_stream = stream(*action_stream(6, first), 1)
     env.unwrapped.uniform = lambda: uniform(env_stream)
     obs, _ = env.reset()
     for _ in range(300):

@@ -78,7 +78,6 @@ def _modules_of(root: Any) -> Iterable[str]:
     return [root.__module__ if isinstance(root, FunctionType | type) else type(root).__module__]
 
 
-@functools.cache
 def _path(name: str) -> Path:
     if name.split(".")[0] == PACKAGE:
         base = ROOT.joinpath(*name.split(".")[1:])
@@ -90,10 +89,15 @@ def _path(name: str) -> Path:
         raise SpecError(f"{name} has no source file, so its results cannot be kept: put it into one") from None
 
 
-@functools.cache
 def _imports(name: str) -> tuple[str, ...]:
     """The modules of this package that a module imports anywhere in its file, except for type checking."""
-    return tuple(sorted(set(_imported(ast.parse(_path(name).read_text())))))
+    return _imports_of(_path(name).read_text())
+
+
+@functools.cache
+def _imports_of(text: str) -> tuple[str, ...]:
+    """The same, of a source text. It is the text that is remembered: a user's file may change while we run."""
+    return tuple(sorted(set(_imported(ast.parse(text)))))
 
 
 def _imported(tree: ast.AST) -> Iterable[str]:

@@ -1,0 +1,101 @@
+"""Two checkouts of evenroll against each other, row by row of `evenroll bench`: is one slower than the other?
+
+    python tools/side_by_side.py ../other/src src --repeats 31
+
+Each checkout runs in a process of its own. The two take turns at every measurement, so that both meet the same noise, and
+what is measured is the processor time of the thread that collects. The result is the median over the repeats of the second
+one's time over the first one's, with the middle half of these ratios behind it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+WORKER = """
+import json, sys, time
+import numpy as np
+import evenroll
+from evenroll import Driver, MLP, get_domain
+try:
+    from evenroll.samplers.table import get_sampler
+    sampler_of = lambda name, domain: get_sampler(name, domain.paper)
+except ImportError:  # before the samplers had a table of their own
+    from evenroll.language import get_sampler
+    sampler_of = get_sampler
+
+STEPS = {"bandit": 300_000, "gridworld": 1_000_000, "cartpole": 100_000, "cartpole-continuous": 100_000}
+
+def wide(domain, width):
+    rng = np.random.default_rng(0)
+    layers = [(rng.normal(size=(width, n)) / np.sqrt(n), np.zeros(width)) for n in (4, width)]
+    return MLP(layers, rng.normal(size=(2, width)) / np.sqrt(width) / 10, np.zeros(2))
+
+def seconds(row, steps=None):
+    name, spec, width = row
+    domain = get_domain(name)
+    policy = domain.policy() if not width else wide(domain, width)
+    driver = Driver(policy, sampler_of(spec, domain), (0,), gamma=domain.gamma, horizon=domain.horizon)
+    env = domain.environment(None)
+    started = time.thread_time()
+    driver.run(env, steps=steps or (STEPS[name] if not width else 20_000))
+    return time.thread_time() - started
+
+for line in sys.stdin:
+    row = json.loads(line)
+    if row[0] == "warm":
+        seconds(row[1], 200)
+        print(json.dumps(evenroll.__file__), flush=True)
+    else:
+        print(json.dumps(seconds(row)), flush=True)
+"""
+ROWS = [
+    (domain, sampler, 0)
+    for domain in ("bandit", "gridworld", "cartpole", "cartpole-continuous")
+    for sampler in ("os", "ros", "bpg", "auto")
+] + [("cartpole", "ros:alpha=0.1", width) for width in (64, 128, 256)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", help="the src folder of one checkout")
+    parser.add_argument("second", help="the src folder of the other")
+    parser.add_argument("--repeats", type=int, default=15)
+    arguments = parser.parse_args()
+    workers = []
+    for source in (arguments.first, arguments.second):
+        env = {**os.environ, "PYTHONPATH": os.path.abspath(source)}
+        command = [sys.executable, "-P", "-c", WORKER]
+        workers.append(subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+
+    def ask(worker: subprocess.Popen[str], question: object) -> object:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(json.dumps(question) + "\n")
+        worker.stdin.flush()
+        return json.loads(worker.stdout.readline())
+
+    for row in ROWS:
+        for worker in workers:
+            ask(worker, ("warm", row))
+        times = []
+        for repeat in range(arguments.repeats):
+            order = (0, 1) if repeat % 2 == 0 else (1, 0)
+            taken = {i: float(ask(workers[i], row)) for i in order}  # type: ignore[arg-type]
+            times.append((taken[0], taken[1]))
+        ratios = sorted(second / first for first, second in times)
+        quarter = len(ratios) // 4
+        name = f"{row[0]} {row[1]}" + (f", {row[2]} wide" if row[2] else "")
+        print(f"{name:32} {statistics.median(ratios):.3f}   [{ratios[quarter]:.3f}, {ratios[-1 - quarter]:.3f}]", flush=True)
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.close()
+        worker.wait()
+
+
+if __name__ == "__main__":
+    main()
