@@ -1,6 +1,6 @@
 """Your own loop, for a robot, a clinic, an agent: evenroll chooses the actions and keeps the books; you do the rest.
 
-The loop is interrupted half-way, its state saved, and taken up again by a new process, here by a new collector.
+The loop is interrupted half-way and its state is saved. A new process, which is a new collector here, takes it up again.
 
 python examples/own_loop.py
 """

@@ -1,4 +1,6 @@
-"""A vector environment of your own, a thousand walkers in one array: one shared balance, a fixed share of episodes each.
+"""A vector environment of your own, a thousand walkers in one array.
+
+All walkers share one balance, and each contributes a fixed share of the episodes.
 
 python examples/own_vector_env.py
 """

@@ -1,7 +1,7 @@
 """Robust on-policy sampling (ROS) in one file: Algorithm 1 of the paper, line by line, in PyTorch.
 
-Needs torch and numpy only. Slow on purpose: every line of the algorithm is one line here. evenroll's compiled engine
-must choose the same actions as this file, given the same random numbers (tests/test_one_file.py).
+It needs torch and numpy only. It is slow on purpose: every line of the algorithm is one line here. Given the same random
+numbers, evenroll's compiled engine must choose the same actions as this file (tests/samplers/test_ros.py).
 
     python examples/ros_in_one_file.py
 """

@@ -20,12 +20,11 @@ LAYERS = (
 OPTIONAL, START_UP = "optional dependency", "start-up time"
 INSIDE: dict[str, str] = {
     "__init__": START_UP,  # `import evenroll` loads nothing that is not used
-    "domains.registration": START_UP,
     "cli": START_UP,  # `evenroll --help` compiles nothing
     "adapters.model adapters.torch_module": OPTIONAL,
-    "adapters.sb3_zip adapters.torch_module": OPTIONAL,
-    "collection.recorder adapters.torch_module": OPTIONAL,
-    "study.bench adapters.torch_module": OPTIONAL,
+    "adapters.sb3_zip adapters.torch_copies": OPTIONAL,
+    "collection.recorder adapters.ros_through_torch": OPTIONAL,
+    "study.bench adapters.torch_copies": OPTIONAL,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 
 import pytest
@@ -46,13 +45,3 @@ def test_own_vector_env() -> None:
     result = load("own_vector_env").main(8, 60)
     assert result.episodes == 60
     assert result.action_share > 0.3
-
-
-def test_notebook() -> None:
-    """Its cells, one after the other, as a newcomer would run them."""
-    cells = json.loads((EXAMPLES / "newcomer.ipynb").read_text())["cells"]
-    names: dict = {}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            exec(compile("".join(cell["source"]), "newcomer.ipynb", "exec"), names)
-    assert names["balanced"].half_width < names["plain"].half_width

@@ -2,7 +2,7 @@
 
     python tools/capacity.py --json capacity.json
 
-Steps are timed by the thread's own CPU clock, so that other work on the machine disturbs little.
+Steps are timed by the CPU clock of the thread, so that other work on the machine disturbs the measurement little.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
     python tools/chaos.py                        everything: 20 kills of the driver, 20 of workers, a cluster under fire
     python tools/chaos.py --only workers --kills 3 --trials 24
 
-A study of `--trials` trials is first run undisturbed, in one thread. Then, each from nothing:
+A study of `--trials` trials is first run undisturbed, in one thread. Then it is run again in three ways, each from nothing:
 
-    driver   SIGKILL of the driver at random moments; another is started and goes on
-    workers  SIGKILL of a random worker process of a running driver
-    cluster  a dask scheduler with 4 workers: one of them killed every few seconds, the scheduler once
+    driver   the driver gets SIGKILL at random moments, and another driver is started that goes on
+    workers  a random worker process of a running driver gets SIGKILL
+    cluster  of a dask scheduler with 4 workers, one worker is killed every few seconds, and the scheduler once
 
-and after each: every trial is there, the files have the bytes of the undisturbed run, and no block that was once stored
-was computed again (each was saved once, over all drivers together). A block is two trials.
+After each way three things must hold. Every trial is there. The files have the bytes of the undisturbed run. No block that
+was once stored was computed again: over all drivers together, each block was saved once. A block has two trials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Wheel and source distribution of the last commit, the same bytes whoever builds them: `make dist`.
+"""`make dist`: build wheel and source distribution of the last commit, with the same bytes whoever builds them.
 
-Both are built twice from `git archive HEAD`, in different directories and with all times set to the commit's; if a byte
-differs, nothing is left behind.
+Both are built twice from `git archive HEAD`, in different directories and with all times set to the commit's time. If a
+byte differs, nothing is left behind.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`make fuzz`: mutated files of every kind that is read, opened in-process. Only an EvenrollError, or success, is allowed.
+"""`make fuzz`: open mutated files of every kind that is read. Only an EvenrollError or success is allowed.
 
-One child process per kind, so that a crash inside a C library is told, with the number of the input that did it. The child
-has so much memory, and every input so many seconds; whatever is beyond them ends it. Mutations follow from seed, kind and
-number: `python -m tools.fuzz KIND --first NUMBER --count 1` repeats one.
+Each kind runs in a child process, so that a crash inside a C library is noticed and the input that caused it has a number.
+The memory of the child and the seconds of every input are limited, and the child ends when it exceeds a limit. A mutation
+follows from seed, kind and number: `python -m tools.fuzz KIND --first NUMBER --count 1` repeats one.
 """
 
 from __future__ import annotations

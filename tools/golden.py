@@ -5,9 +5,10 @@
 
 Only public names are used: `python -m evenroll compare --json`, and in Python `evenroll.compare`, `evenroll.evaluate`,
 `evenroll.difference`, `evenroll.Collector` and the policies they take. Words and times are not kept.
-
 Each file says on which processor and with which libraries it was made. Where both are the same, results must agree bit for
-bit. Elsewhere machine code and linear algebra may round otherwise, and numbers need only agree to OTHER_MACHINE.
+bit. Elsewhere machine code and linear algebra may round differently, and numbers need only agree to OTHER_MACHINE. Much
+older processors miss even that, because of regressions on float32 features: with OPENBLAS_CORETYPE=Sandybridge 136 numbers
+differ, by up to 3e-4.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def leaning(observation: Any) -> list[float]:
 def evaluation(where: Any, policy: Callable[[], Any] | None = None, lanes: int = 0, **options: Any) -> Any:
     """`evenroll.evaluate` of a domain; or of a policy in a Gymnasium environment, or in so many side by side."""
     if policy is None:
-        return numbers(evenroll.evaluate(where, seed=SEED, **{"episodes": 64} | options).to_json())
+        new = ("action_share", "quantities", "policy", "remark")  # domains' results had none when the files were made
+        return numbers(evenroll.evaluate(where, seed=SEED, **{"episodes": 64} | options).to_json(), new)
     env = gym.vector.SyncVectorEnv([functools.partial(gym.make, where)] * lanes) if lanes else gym.make(where)
     return numbers(evenroll.evaluate(env, policy(), seed=SEED, **{"episodes": 20, "gamma": 0.99} | options).to_json())
 
@@ -130,7 +132,7 @@ def cases() -> dict[tuple[str, str], Callable[[], Any]]:
         found["evaluate", f"{domain} half_width"] = do(evaluation, domain, half_width="3%", episodes=400)
         found["evaluate", f"{domain} bca"] = do(evaluation, domain, sampler="os", interval="bca")
     for spec in ("bandit:redraw=1", "gridworld:noise=1"):
-        found["estimators", spec] = do(study, spec, 16, ["os/mc", "ros/mc", "auto/mc"])
+        found["estimators", spec] = do(study, spec, 16, ["os/mc", "ros/mc", "auto/mc", "revar/fqe", "odi/pdis"])
     kinds = {POLE: do(network, 4), "Pendulum-v1": do(network, 3, head="gaussian")}
     kinds |= {f"torch {activation}": do(module, activation) for activation in ("Tanh", "LeakyReLU")}
     for (kind, policy), lanes, sampler in itertools.product(kinds.items(), (0, 4), ("auto", "os", "ros:alpha=0.1")):
@@ -151,7 +153,7 @@ def machine() -> dict[str, Any]:
     info = Path("/proc/cpuinfo")
     lines = [line.partition(":") for line in info.read_text().splitlines()] if info.is_file() else []
     model = next((text.strip() for key, _, text in lines if key.strip() == "model name"), platform.processor())
-    features = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
+    features = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     versions = {name: version(name) for name in ("numpy", "numba", "scipy", "gymnasium", "torch")}
     return {"cpu": " ".join([platform.machine(), model, *features]), "libraries": versions}
 
@@ -172,10 +174,9 @@ def differences(golden: Any, now: Any, exact: bool, path: str) -> Iterator[str]:
 
 def check(directory: Path, group: str, name: str) -> list[str]:
     """Compute one case again: how it differs from its golden file."""
-    golden, here = json.loads((directory / f"{group}.json").read_text()), machine()
+    golden = json.loads((directory / f"{group}.json").read_text())
     now = json.loads(json.dumps(cases()[group, name]()))
-    exact = all(golden[key] == here[key] for key in here)
-    return list(differences(golden["cases"][name], now, exact, f"{group}/{name}"))
+    return list(differences(golden["cases"][name], now, machine().items() <= golden.items(), f"{group}/{name}"))
 
 
 def main() -> None:

@@ -1,9 +1,12 @@
-"""How much balancing gains on real tasks: MSE of `auto` relative to Var/n, beside its floor. Partly trained SB3 PPO policies.
+"""How much balancing gains on real tasks: the MSE of `auto` relative to Var/n, beside its floor.
+
+The policies are partly trained PPO models of Stable-Baselines3.
 
     python tools/how_good.py --tasks CartPole-v1 --episodes 64 --repeats 100 --json how_good.json
 
 Var and the truth come from one long on-policy run. The floor is the share of the variance that stays if all luck of the
-actions is removed: between-start variance of rollouts repeated from the same starts, over the variance of all.
+actions is removed. It is the variance between starts, of rollouts that are repeated from the same starts, divided by the
+variance of all rollouts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plant twelve bugs, one after another, and see the same fast part of the test suite catch each: `make mutants`.
+"""`make mutants`: plant twelve bugs, one after another, and see that the same fast part of the test suite catches each.
 
 Every bug is planted in a copy of the sources with an empty compile cache; the working tree is never touched.
 """
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-sided quantile",
-        "intervals/balanced.py",
+        "intervals/independent.py",
         "stats.t.ppf(0.5 + confidence / 2, freedom)",
         "stats.t.ppf(confidence, freedom)",
     ),

@@ -3,7 +3,7 @@
     python tools/overhead.py            # ratios at 1 and 64 environments, and steps/s of a compiled MLP on CartPole-v1
 
 Plain collection is what people write: a forward pass, `sample`, `log_prob`, `step`, and the step kept. Both ways take turns
-in short blocks, and the median of the blocks' ratios counts, so that other work on the machine hits both.
+in short blocks, so that other work on the machine hits both. The median of the blocks' ratios counts.
 """
 
 from __future__ import annotations

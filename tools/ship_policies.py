@@ -1,6 +1,9 @@
-"""Make the policies that come with the package, and their provenance: python tools/ship_policies.py [DOMAIN …]
+"""Make the policies that come with the package, and their provenance.
 
-The value of a finite domain is exact. For the others enough rollouts that its relative squared error is at most 2e-8.
+    python tools/ship_policies.py [DOMAIN …]
+
+The value in a finite domain is exact. In the others it comes from so many rollouts that its relative squared error is at
+most 2e-8.
 """
 
 from __future__ import annotations
@@ -13,16 +16,17 @@ from pathlib import Path
 from evenroll.domains.catalogue import DOMAINS, get_domain
 from evenroll.files.safe_files import write_atomically
 from evenroll.policies import load_policy, policy_digest, save_policy
-from evenroll.study.training import RECIPES, reinforce
+from evenroll.study.training import recipe_of, reinforce
 from evenroll.study.true_value import value_by_rollouts
 
-DATA = Path(__file__).parents[1] / "src" / "evenroll" / "data"
+DATA = Path(__file__).parents[1] / "src" / "evenroll" / "domains" / "data"
 SEED = 0
 TARGET = 1.9e-8  # relative squared error of the value
 
 
 def ship(name: str) -> None:
-    domain, recipe = get_domain(name), RECIPES[name]
+    domain = get_domain(name)
+    recipe = recipe_of(domain)
     path = DATA / f"{name}.safetensors"
     save_policy(reinforce(domain, episodes=recipe.episodes, learning_rate=recipe.learning_rate, seed=SEED), path)
     policy = load_policy(path)

@@ -18,8 +18,11 @@ _WHERE = {
     "Evaluation": "evaluation.result",
     "compare": "study",
     "Comparison": "study",
+    "Method": "study.method",
+    "Estimator": "estimators",
     "get_domain": "domains.catalogue",
     "Domain": "domains.domain",
+    "tabular_domain": "domains.tabular",
     "Driver": "collection.trial",
     "Collector": "evaluation.collector",
     "evaluate_policy": "sb3.evaluation",
@@ -55,7 +58,9 @@ if TYPE_CHECKING:
     from evenroll.collection.trial import Driver
     from evenroll.domains.catalogue import get_domain
     from evenroll.domains.domain import Domain
+    from evenroll.domains.tabular import tabular_domain
     from evenroll.errors import EvenrollError
+    from evenroll.estimators import Estimator
     from evenroll.evaluation.collector import Collector
     from evenroll.evaluation.diagnosis import diagnose
     from evenroll.evaluation.difference import Difference, difference
@@ -65,6 +70,7 @@ if TYPE_CHECKING:
     from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
     from evenroll.sb3.evaluation import evaluate_policy
     from evenroll.study import Comparison, compare
+    from evenroll.study.method import Method
 
 
 _register()

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class EvenrollError(Exception):
-    """Base of all errors a user can cause or should see; the command line prints it and exits with code 2."""
+    """The base of all errors that a user can cause or should see. The command line prints it and exits with code 2."""
 
 
 class SpecError(EvenrollError):
@@ -20,7 +20,8 @@ class PolicyError(EvenrollError):
 class CollectionFault(EvenrollError):
     """Something went wrong while collecting. What was finished before it is kept.
 
-    episode, step  where, counted from 0          seed  of that episode's environment, or of the whole run
+    episode, step  where it happened, counted from 0
+    seed           the seed of that episode's environment, or of the whole run
     rollouts       the trajectories that had finished (`evenroll.Rollouts`), or None
     """
 
@@ -46,7 +47,7 @@ class PolicyFault(CollectionFault, PolicyError):
 
 
 class DataError(EvenrollError):
-    """Rollouts are inconsistent, or lack a column that was asked for."""
+    """Rollouts are inconsistent, or they lack a column that was asked for."""
 
 
 class NoEstimate(EvenrollError):

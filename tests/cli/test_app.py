@@ -80,6 +80,32 @@ def test_train_makes_a_policy_that_evaluates(tmp_path) -> None:
     assert run.returncode == 0, run.stderr
 
 
+OWN = """
+import numpy as np
+import evenroll
+
+def arms():
+    return evenroll.tabular_domain("arms", np.ones((1, 2, 1)), [[0.0, 1.0]], [1.0], horizon=1)
+"""
+
+
+def test_a_domain_of_ones_own_is_trained_valued_and_timed(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    run = command("value", "mine:arms", cwd=tmp_path)
+    assert run.returncode == 2
+    assert "give a policy, or make one with `evenroll train`" in run.stderr
+    run = command("train", "mine:arms", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "arms has no recipe of its own: 5000 episodes" in run.stderr
+    run = command("value", "mine:arms", "--policy", "arms.safetensors", "--json", "-", cwd=tmp_path)
+    result = json.loads(run.stdout)
+    assert result["value_se"] == 0
+    assert result["value"] > 0.8
+    run = command("bench", "mine:arms", "--quick", "--json", "-", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert [row["domain"] for row in json.loads(run.stdout)["speeds"]] == ["arms"]
+
+
 BAD = {
     "unknown domain": ["evaluate", "gridwrld"],
     "negative alpha": ["evaluate", "gridworld", "--sampler", "ros:alpha=-1"],

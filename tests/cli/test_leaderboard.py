@@ -19,9 +19,7 @@ def test_command(tmp_path) -> None:
         "--trials",
         "3",
     ]
-    run = subprocess.run(
-        [sys.executable, "-m", "evenroll.cli.app", *arguments], cwd=tmp_path, capture_output=True, text=True
-    )
+    run = subprocess.run([sys.executable, "-m", "evenroll", *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "roa:rho=1/mc" in run.stdout
     assert (tmp_path / "leaderboard" / "leaderboard.png").exists()

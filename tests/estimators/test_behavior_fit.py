@@ -16,6 +16,7 @@ from evenroll.estimators.behavior_fit import (
     maximise,
 )
 from evenroll.policies import Policy, TabularSoftmax
+from evenroll.policies.distributions import MEAN_LINKS, SCALE_LINKS
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -35,14 +36,15 @@ def test_softmax_fit_is_the_optimum(n: int) -> None:
     assert difference < 1e-3
 
 
-@pytest.mark.parametrize("scale", ["softplus", "log_std"])
+@pytest.mark.parametrize("scale", ["softplus", "exp"])
 @pytest.mark.parametrize("mean", ["tanh", "identity"])
 def test_gaussian_fit_is_the_optimum(mean: str, scale: str) -> None:
     rng = np.random.default_rng(7)
     psi = np.append(np.maximum(rng.normal(size=(400, 5)), 0.0), np.ones((400, 1)), axis=1)
     phi = psi if scale == "softplus" else np.ones((400, 1))
     start = np.concatenate([0.2 * rng.normal(size=6), 0.2 * rng.normal(size=phi.shape[1])])
-    model = GaussianHead(psi, phi, np.tanh(psi @ start[:6]) + 0.5 * rng.normal(size=400), mean, scale)
+    links = MEAN_LINKS[mean], SCALE_LINKS[scale]
+    model = GaussianHead(psi, phi, np.tanh(psi @ start[:6]) + 0.5 * rng.normal(size=400), *links)
     curvature = Curvature(model, model.log_probs(start)[1])
     prior = curvature.prior
 

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from evenroll.domains.catalogue import get_domain
-from evenroll.estimators.score_regression import (
-    ActionPart,
-    _solve_model,
-    action_part,
-    episode_scores,
-    regress,
-    score_regression,
-)
+from evenroll.estimators.score_regression import ActionPart, action_part, regress, score_regression
+from evenroll.estimators.table_action_part import advantages_of_model
 from evenroll.policies import MLP
 from tests.helpers import trial
 
@@ -28,20 +22,21 @@ def small_network(outputs=2, gaussian=False):
 
 def test_table_scores_are_those_of_the_policy():
     policy, data = get_domain("gridworld").policy(), trial("gridworld", episodes=20)
-    ours = episode_scores(data, policy).sum(axis=0)
-    total = int(data.ends[-1])
-    np.testing.assert_allclose(ours, policy.score_sum(data.observations[:total], data.actions[:total]), atol=1e-9)
+    states, sums = data.observations[:, 0].astype(int), np.zeros(policy.table.shape)
+    np.add.at(sums, states, policy.distribution.scores(policy.logits[states], data.actions))
+    np.testing.assert_allclose(sums.ravel(), policy.score_sum(data.observations, data.actions), atol=1e-9)
 
 
 def test_head_scores_are_the_gradient_of_the_last_layer():
     policy = small_network()
     data = trial("cartpole", episodes=5, policy=policy)
-    per_episode = episode_scores(data, policy).reshape(5, 2, 9)
-    start = 0
-    for i, end in enumerate(data.ends):
+    scores = policy.distribution.scores(policy.parameters_of_actions(data.observations), data.actions)
+    psi, start = policy.features(data.observations), 0
+    for end in data.ends:
+        sums = scores[start:end].T @ psi[start:end]
         gradient = policy.score_sum(data.observations[start:end], data.actions[start:end])
-        np.testing.assert_allclose(per_episode[i, :, :8].ravel(), gradient[-18:-2], atol=1e-8)
-        np.testing.assert_allclose(per_episode[i, :, 8], gradient[-2:], atol=1e-8)
+        np.testing.assert_allclose(sums[:, :8].ravel(), gradient[-18:-2], atol=1e-8)
+        np.testing.assert_allclose(sums[:, 8], gradient[-2:], atol=1e-8)
         start = end
 
 
@@ -49,11 +44,9 @@ def test_head_scores_are_the_gradient_of_the_last_layer():
 def test_gaussian_scores_have_mean_0_and_variance_1(base_seed):
     """20,000 steps at most, 4.5 standard errors on each of 4 numbers; x = z and (z² − 1)/√2 have E[x⁴] − 1 = 2 and 14.
     P(false) ≤ 5e-5, the last number's skewness included. Catches a scale of z that is 3 % off."""
-    from evenroll.estimators.score_regression import output_scores
-
     policy = small_network(gaussian=True)
     data = trial("cartpole-continuous", "os", (base_seed,), episodes=600, policy=policy)
-    u = output_scores(policy, data.observations, data.actions)[:20_000]
+    u = policy.distribution.scores(policy.parameters_of_actions(data.observations), data.actions)[:20_000]
     assert len(u) > 5000
     assert np.abs(u.mean(axis=0)).max() < 4.5 / np.sqrt(len(u))
     assert (np.abs((u**2).mean(axis=0) - 1) < 4.5 * np.sqrt(np.array([2, 14]) / len(u))).all()
@@ -69,10 +62,10 @@ def test_model_advantages_are_dynamic_programming():
     exact = r + gamma * P @ V - V[:, None]
     visits = np.full((S, A), 1000.0)
     for horizon in (None, 400):
-        found = _solve_model(P * 1000.0, r * 1000.0, visits, pi, gamma, horizon)
+        found = advantages_of_model(P * 1000.0, r * 1000.0, visits, pi, gamma, horizon)
         np.testing.assert_allclose(found, exact, atol=1e-10)
     visits[2, 1] = 0.0
-    thin = _solve_model(P * visits[:, :, None], r * visits, visits, pi, gamma, None)
+    thin = advantages_of_model(P * visits[:, :, None], r * visits, visits, pi, gamma, None)
     np.testing.assert_allclose((pi * thin).sum(axis=1), 0.0, atol=1e-12)
     assert abs(thin[2, 1]) < 1e-12
 

@@ -11,13 +11,8 @@ from evenroll.errors import SpecError
 from evenroll.estimators.score_regression import ScoreRegression, score_regression
 from evenroll.estimators.table import ESTIMATORS
 from evenroll.evaluation.evaluate import evaluate
-from evenroll.intervals.balanced import (
-    Interval,
-    balanced_interval,
-    centred_half_width,
-    estimate_with_interval,
-    student_t,
-)
+from evenroll.intervals.balanced import balanced_interval, centred_half_width, estimate_with_interval
+from evenroll.intervals.independent import Interval, NoInterval, student_t
 from evenroll.samplers.table import get_sampler
 from tests.helpers import trial
 
@@ -93,4 +88,5 @@ def test_iid_intervals_on_dependent_data_are_refused_unless_forced():
             estimate_with_interval(data, policy, sampler, ESTIMATORS["ois"], kind=kind, bounds=(-9.0, 9.0))
     off = trial("bandit", "off", episodes=100)
     _, none = estimate_with_interval(off, policy, get_sampler("off"), mc)
-    assert isinstance(none, str)
+    assert isinstance(none, NoInterval)
+    assert "the behaviour is not near" in none.why

@@ -9,9 +9,7 @@ from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
 from evenroll.evaluation.evaluate import evaluate
-from evenroll.intervals.balanced import (
-    Interval,
-)
+from evenroll.intervals.independent import Interval
 from evenroll.intervals.stopping import Target, collect_until, spending
 from evenroll.samplers.table import get_sampler
 from tests.helpers import trial

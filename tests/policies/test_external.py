@@ -23,5 +23,7 @@ def test_factors_are_independent_categoricals() -> None:
         np.testing.assert_allclose(
             policy.score(observation, action), np.outer(score, np.append(psi, 1.0)).ravel(), atol=1e-6
         )
-        np.testing.assert_allclose(policy.output_scores(out[None], action[None])[0], score, atol=1e-12)
-        np.testing.assert_allclose(policy.log_probs(out[None], action[None]), np.log(p[chosen]).sum(), atol=1e-12)
+        np.testing.assert_allclose(policy.distribution.scores(out[None], action[None])[0], score, atol=1e-12)
+        np.testing.assert_allclose(
+            policy.distribution.log_probs(out[None], action[None]), np.log(p[chosen]).sum(), atol=1e-12
+        )

@@ -79,7 +79,7 @@ def load_example():
 
 @pytest.mark.parametrize("name", IDS)
 def test_same_actions_as_pytorch(name: str) -> None:
-    from evenroll.adapters.torch_module import to_torch
+    from evenroll.adapters.torch_copies import to_torch
 
     domain = get_domain(name)
     policy = double_policy(name)

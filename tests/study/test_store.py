@@ -109,14 +109,6 @@ def test_what_no_store_would_hold_is_set_aside(tmp_path: Path) -> None:
     assert "larger than 256 MiB when unpacked" in said[0]
 
 
-def test_damaged_timings_are_no_timings(tmp_path: Path) -> None:
-    from evenroll.study.reproduce import _timings
-
-    for text in ("[]", '{"seconds": 1}', '{"seconds": {"fig1": "long"}}', "[" * 100_000, "{", '{"seconds": {"fig1": [1]}}'):
-        (tmp_path / "timings.json").write_text(text)
-        assert _timings(tmp_path) == {}
-
-
 def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
     store, block = Store(tmp_path), BLOCKS[0]
     path = store.path(block.key)

@@ -1,4 +1,4 @@
-"""Other people's things as evenroll needs them: spaces, networks, models, vector environments, names on a command line.
+"""Adapters turn other people's things into what evenroll needs: spaces, networks, models, vector environments, names.
 
 This package may import policies, domains, samplers and files.
 """

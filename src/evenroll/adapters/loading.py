@@ -1,58 +1,80 @@
-"""What the command line names: environments and policies by id, file, or `module:function`. Never from a data file."""
+"""What the command line names: domains, environments and policies by id, file or `module:name`. Data files name nothing."""
 
 from __future__ import annotations
 
-import importlib
+import dataclasses
 import inspect
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.adapters.vector_environments import spaces_of
-from evenroll.domains.catalogue import DOMAINS
-from evenroll.errors import EvenrollError, SpecError
+from evenroll.domains.catalogue import DOMAINS, get_domain, parameters_of
+from evenroll.domains.domain import Domain
+from evenroll.errors import SpecError
 from evenroll.policies import load_policy
+from evenroll.text.names import called, is_named, named, split_spec
 from evenroll.text.numbers import first_line
 from evenroll.text.specs import closest
 
-
-def named(text: str) -> Any:
-    """The object `module:name`; modules are also looked for in the current directory."""
-    module, _, name = text.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(f"cannot find {text!r}: {error}") from None
-    except Exception as error:
-        raise SpecError(f"{module} cannot be imported: {type(error).__name__}: {error}") from None
-    return found
+FOR_ENVIRONMENTS = (
+    "a study needs a domain, which runs compiled and whose true value can be found: "
+    "for an environment use evaluate or difference, or write it as a Domain (CONTRIBUTING.md)"
+)
 
 
-def called(text: str, function: Callable[[], Any]) -> Any:
-    """What a function of the user's makes."""
-    try:
-        return function()
-    except EvenrollError:
-        raise
-    except Exception as error:
-        raise SpecError(f"{text} failed: {type(error).__name__}: {error}") from None
+def as_domain(domain: Any) -> Domain:
+    """A domain, given as the object itself or by its name. Anything else is refused with a word on what to use instead."""
+    if isinstance(domain, Domain):
+        return domain
+    if not isinstance(domain, str):
+        raise SpecError(f"{environment_name(domain)} is not a domain; {FOR_ENVIRONMENTS}")
+    loaded = load_domain(domain)
+    if loaded is not None:
+        return loaded
+    name, _ = split_spec(domain, DOMAINS)
+    if is_named(name):
+        raise SpecError(f"{name} is no Domain and makes none; {FOR_ENVIRONMENTS}")
+    raise SpecError(f"unknown domain {name!r}{closest(name, DOMAINS)}; known: {', '.join(DOMAINS)}; {FOR_ENVIRONMENTS}")
 
 
-def is_named(text: str) -> bool:
-    """module:function, not the module:Env-v0 of Gymnasium nor a path."""
-    module, colon, name = text.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+def load_domain(text: str) -> Domain | None:
+    """A domain by name: a built-in one, or `module:name[:key=value,…]`, which is a Domain or a function that makes one.
+
+    The result is None if the text names something else, such as an environment. A function whose annotation says that it
+    returns something else is not called. A function without an annotation is called to see what it returns.
+    """
+    name, parameters = split_spec(text, DOMAINS)
+    if name in DOMAINS:
+        return get_domain(text)
+    if not is_named(name):
+        return None
+    thing = named(name)
+    if isinstance(thing, Domain):
+        if parameters:
+            raise SpecError(f"{text}: {name} is made already; name a function to give it parameters")
+        return thing
+    if not inspect.isroutine(thing) or not _may_return_domain(thing):
+        return None
+    values = parameters_of(thing, name, parameters)
+    made = called(name, thing, **values)
+    if isinstance(made, Domain):
+        return dataclasses.replace(made, parameters={**made.parameters, **values})
+    if hasattr(made, "close"):
+        made.close()  # it is an environment; whoever wants it will make it again
+    return None
+
+
+def _may_return_domain(function: Any) -> bool:
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    return annotation in (Domain, Any) or (
+        isinstance(annotation, str) and annotation.rpartition(".")[2] in ("Domain", "Any")
+    )
 
 
 def load_environment(text: str, lanes: int | None = None) -> Any:
-    """A Gymnasium id, or `module:function` that makes an environment; `lanes` of them side by side."""
+    """The environment of a Gymnasium id, or the one that `module:function` makes; with `lanes`, that many side by side."""
 
     def make() -> Any:
         return called(text, named(text)) if is_named(text) else make_environment(text)
@@ -60,7 +82,7 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
     if lanes is None:
         return make()
     first = make()
-    spaces_of(first)  # a bad name, or what is no environment, is told before processes are started
+    spaces_of(first)  # report a bad name, or a thing that is no environment, before all of them are made
     first.close()
     return gym.vector.SyncVectorEnv([make] * lanes)
 
@@ -68,24 +90,24 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
 def load_any_policy(text: str) -> Any:
     """A policy file of ours, a Stable-Baselines3 zip (read, not executed), or `module:function`.
 
-    A function without parameters makes the policy; any other object is the policy: a function of an observation that gives
-    probabilities, a torch module, a model.
+    A function without parameters makes the policy. Any other object is the policy itself: a function of an observation that
+    gives probabilities, a torch module, or a model.
     """
     if text.endswith(".zip"):
         return load_sb3(text)
     if not is_named(text):
         return load_policy(text)
-    found = named(text)
-    if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        return called(text, found)
-    return found
+    thing = named(text)
+    if inspect.isfunction(thing) and not inspect.signature(thing).parameters:
+        return called(text, thing)
+    return thing
 
 
 def make_environment(name: str) -> Any:
     """An environment by its Gymnasium id."""
     try:
         return gym.make(name)
-    except Exception as error:  # Gymnasium's own, and whatever an environment raises when it is made
+    except Exception as error:  # Gymnasium's own errors, and whatever an environment raises when it is made
         known = f"built-in domains: {', '.join(DOMAINS)}"
         raise SpecError(f"no environment {name!r}{closest(name, DOMAINS)}: {first_line(error)} ({known})") from None
 

@@ -1,11 +1,10 @@
-"""A policy of any make, as the loop needs it: `as_model` recognises what it was given.
+"""A policy of any make, as the loop needs it. `as_model` recognises which of these it was given:
 
-ours (file, table, MLP) · Stable-Baselines3 model · torch module · function of an observation that gives probabilities
+one of ours (file, table, MLP) · Stable-Baselines3 model · torch module · function of an observation that gives probabilities
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,19 +26,21 @@ from evenroll.policies.tabular import TabularSoftmax
 if TYPE_CHECKING:
     from evenroll.adapters.torch_module import TorchPolicy
 
-LONGEST = 64  # observations up to this long are the features of a policy that shows no others
-PROBABILITY_ERROR = 1e-3
-CHECKED = 64  # observations on which a compiled copy is compared with its network afterwards
-CHUNK = 1024  # observations that go through a network at once
+LONGEST = 64  # observations up to this long serve as the features of a function, which shows no other features
+PROBABILITY_ERROR = 1e-3  # how far the sum of the probabilities that a function gives may be from 1
+CHECKED = 64  # about how many observations a compiled copy is compared with its network on, after the collection
+CHUNK = 1024  # how many observations go through a network at once
 
 
 @dataclass(eq=False)
 class Model:
-    """What runs: `engine` on `encode(observations)`; or, for a deterministic policy, `decide(observations)` alone.
+    """What runs: `engine` on `encode(observations)`, or for a deterministic policy only `decide(observations)`.
 
-    encode  observations [n, …] → [n, engine.obs_dim], float64, contiguous
-    decide  observations [n, …] → actions [n, …] as the environment wants them
-    torch   the network behind `encode`, if it runs through torch
+    described  the policy in words, for reports
+    encode     observations [n, …] → [n, engine.obs_dim], float64, contiguous
+    decide     observations [n, …] → actions [n, …] as the environment wants them
+    torch      the network behind `encode`, if it runs through torch
+    restore    what to call to leave the user's network as it was
     """
 
     described: str
@@ -52,10 +53,10 @@ class Model:
     restore: list[Callable[[], None]] = field(default_factory=list)
 
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """Of observations [N, size]: ψ [N, F + 1] (None for a table); logits, or mean and log scale of each dimension."""
+        """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions."""
         engine = self.engine
         if isinstance(engine, TabularSoftmax):
-            return None, engine.logits[rows[:, 0].astype(np.int64)]
+            return None, engine.parameters_of_actions(rows)
         if isinstance(engine, MLP):
             return engine.features(rows), engine.parameters_of_actions(rows)
         if not isinstance(engine, External) or self.encode is None:
@@ -64,16 +65,16 @@ class Model:
         encoded = [self.encode(shaped[i : i + CHUNK]) for i in range(0, len(shaped), CHUNK)]
         handed = np.concatenate(encoded) if encoded else np.zeros((0, engine.obs_dim))
         width = engine.features_dim
-        return np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32), handed[:, width:]
+        psi = np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32)
+        return psi, engine.parameters_of_actions(handed)
 
     def check(self, rows: np.ndarray) -> None:
-        """Raise if the compiled copy of a network disagrees with it on observations [N, size] that were met."""
+        """Raise if the compiled copy of a network disagrees with the network on observations [N, size] that were met."""
         if self.torch is None or not isinstance(self.engine, MLP) or len(rows) == 0:
             return
         some = rows[:: max(len(rows) // CHECKED, 1)]
         theirs = self.torch.outputs(some.reshape(len(some), *self.observations.shape).astype(self.observations.dtype))
-        ours = External(0, choices=self.actions.choices, gaussian=self.actions.real)
-        if not ours.same(self.engine.parameters_of_actions(some), theirs):
+        if not self.actions.distribution.same(self.engine.parameters_of_actions(some), theirs):
             raise PolicyError("the network's compiled copy disagrees with it on observations it met: pass compile=False")
 
     def close(self) -> None:
@@ -91,7 +92,7 @@ def as_model(
     deterministic: bool = False,
     compile: bool = True,
 ) -> Model:
-    """Recognise a policy. Spaces may be left out where the policy itself has them (ours, Stable-Baselines3)."""
+    """Recognise a policy. The spaces may be left out where the policy itself has them (ours, Stable-Baselines3)."""
     if isinstance(policy, str | Path):
         policy = load_sb3(policy) if str(policy).endswith(".zip") else load_policy(policy)
     if isinstance(policy, Policy):
@@ -153,7 +154,7 @@ def _own_actions(policy: Policy) -> gym.Space[Any]:
 
 
 def _deterministic(kind: str, observations: Observations, actions: Actions, rows: Callable[[Any], np.ndarray]) -> Model:
-    """`rows` gives actions [n, dim] for observations [n, …]."""
+    """A deterministic policy, where `rows` gives actions [n, dim] for observations [n, …]."""
     return Model(f"deterministic {kind}", observations, actions, decide=lambda x: actions.to_envs(rows(x)))
 
 
@@ -214,13 +215,12 @@ def _module(module: Any, observations: Observations, actions: Actions, determini
 
 
 def _most_likely(result: Any, actions: Actions) -> np.ndarray:
-    """The likeliest action of a distribution, or the tensor itself where actions are real: rows [n, dim]."""
+    """The likeliest action of a distribution, or the tensor itself where actions are real, as rows [n, dim]."""
     result = getattr(result, "base_dist", result)
-    out = result.mode if hasattr(result, "log_prob") else result  # tensors have a `mode` of their own
+    out = result.mode if hasattr(result, "log_prob") else result  # a tensor also has a `mode`, which means something else
     out = out.detach().double().numpy()
-    if actions.choices and out.ndim == 2 and out.shape[1] == sum(actions.choices) != actions.dim:
-        at = np.cumsum((0, *actions.choices))
-        return np.stack([out[:, a:b].argmax(axis=1) for a, b in itertools.pairwise(at)], axis=1)
+    if actions.choices and out.ndim == 2 and out.shape[1] == actions.distribution.size != actions.dim:
+        return actions.distribution.mode(out)
     return np.asarray(out.reshape(len(out), -1))
 
 
@@ -230,7 +230,7 @@ def _network(
     from evenroll.adapters.torch_module import TorchPolicy
 
     probes = observations.probes()
-    network = TorchPolicy(call, module, actions.choices, actions.real, probes)
+    network = TorchPolicy(call, module, actions.distribution, probes)
     made = Model(name, observations, actions, encode=observations.rows, restore=[network.close])
     if observations.n_states is not None and observations.n_states <= TABLE_SIZE and len(actions.choices) == 1:
         states = observations.start + np.arange(observations.n_states)
@@ -251,7 +251,7 @@ def _network(
 
 
 def _function(function: Callable[[Any], Any], observations: Observations, actions: Actions, deterministic: bool) -> Model:
-    """Probabilities [n] of one observation; or an action itself: then the policy is deterministic."""
+    """A function gives the probabilities [n] at one observation, or an action itself: then the policy is deterministic."""
     name = getattr(function, "__name__", type(function).__name__)
     probe = observations.probes(1)[0]
     try:

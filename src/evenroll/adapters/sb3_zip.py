@@ -1,8 +1,8 @@
 """A Stable-Baselines3 zip, read without executing anything in it: tensors and plain JSON only, never its pickles.
 
-`data` is JSON in which objects stand as text beside a pickled copy (":serialized:"), which is not looked at; `policy.pth`
-holds tensors. That is all there is to know of an `MlpPolicy` of PPO or A2C. Whatever would need code is refused, and what
-would unpack to more than it should.
+The member `data` is JSON. It describes every object as text beside a pickled copy (":serialized:"), which is not looked at.
+The member `policy.pth` holds tensors. The two say all there is to know of an `MlpPolicy` of PPO or A2C. A model that would
+need code is refused, and so is a zip that would unpack to more than it should.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from evenroll.files.safe_files import check_file, read_json
 from evenroll.policies.mlp import MLP
 from evenroll.text.numbers import first_line
 
-LARGEST = 256 << 20  # bytes of the zip, and of the tensors when unpacked
-JSON_LARGEST = 8 << 20  # bytes of `data`
-MOST_MEMBERS = 1000
+# Limits on what a zip may make us read.
+LARGEST = 256 << 20  # the most bytes of the zip, and of the tensors when unpacked
+JSON_LARGEST = 8 << 20  # the most bytes of `data`
+MOST_MEMBERS = 1000  # the most members of the zip
 UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, OSError, RuntimeError, EOFError, zlib.error, IndexError)
-# What the description of named tensors refers to; anything else would have to be executed.
+# What the description of named tensors may refer to. Anything else would have to be executed.
 GLOBALS = {
     "collections OrderedDict",
     "torch._utils _rebuild_tensor_v2",
@@ -40,7 +41,7 @@ SIZES = "gymnasium.spaces.multi_discrete.MultiDiscrete"
 
 
 def load_sb3(path: str | Path) -> Any:
-    """The policy of a saved model: an MLP of ours, or (multi-discrete actions) a torch module that gives logits."""
+    """The policy of a saved model: an MLP of ours or, for multi-discrete actions, a torch module that gives logits."""
     path = Path(path)
     try:
         return _load(path)
@@ -65,7 +66,10 @@ def _load(path: Path) -> Any:
 
 
 def _check_members(archive: zipfile.ZipFile) -> None:
-    """Nothing is ever written to disk; a zip that would leave its directory if it were is no model all the same."""
+    """Raise if the members are too many, or if a name in it is doubled or leads out of the zip's directory.
+
+    Nothing is ever written to disk, but a zip with such a name is no model.
+    """
     members = archive.infolist()
     if len(members) > MOST_MEMBERS or len({m.filename for m in members}) < len(members):
         raise PolicyError("not a Stable-Baselines3 zip (too many members, or two of one name)")
@@ -75,7 +79,7 @@ def _check_members(archive: zipfile.ZipFile) -> None:
 
 
 def _member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
-    """A member's bytes: no more than its header says come out of it."""
+    """A member's bytes. No more bytes come out of it than its header says."""
     about = archive.getinfo(name)
     if about.file_size > largest:
         raise PolicyError(f"{name} is larger than {largest >> 20} MiB when unpacked")
@@ -113,7 +117,7 @@ def _activation(data: dict[str, Any]) -> str:
 
 def _tensors(data: bytes) -> dict[str, np.ndarray]:
     try:
-        from evenroll.adapters.torch_module import load_tensors
+        from evenroll.adapters.torch_copies import load_tensors
     except ImportError:
         raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install 'evenroll[torch]'") from None
     try:
@@ -135,7 +139,10 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
 
 
 def _check_globals(pickled: bytes) -> None:
-    """What the description of the tensors would call, found without calling it (torch's own reader allows some more)."""
+    """Raise if the description of the tensors would call anything unknown. It is found without calling it.
+
+    torch's own reader allows some more.
+    """
     for code, argument, _ in pickletools.genops(pickled):
         if code.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "REDUCE_EX", "NEWOBJ", "NEWOBJ_EX", "OBJ"):
             raise PolicyError("its tensors cannot be read (they are described by code)")
@@ -155,8 +162,8 @@ def _build(activation: str, tensors: dict[str, np.ndarray], several: bool) -> An
         raise PolicyError("tensor action_net.weight or action_net.bias is missing")
     head = tensors["action_net.weight"], tensors["action_net.bias"]
     if several:
-        MLP(layers, *head, activation=activation)  # refuses what does not fit together
-        from evenroll.adapters.torch_module import sequential
+        MLP(layers, *head, activation=activation)  # raises if the tensors do not fit together
+        from evenroll.adapters.torch_copies import sequential
 
         return sequential([*layers, head], activation)
     log_std = tensors.get("log_std")

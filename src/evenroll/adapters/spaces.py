@@ -1,4 +1,4 @@
-"""Gymnasium's spaces as the engine sees them: rows of float64."""
+"""Gymnasium's spaces as the engine sees them. Observations and actions are rows of float64."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import gymnasium as gym
 import numpy as np
 
 from evenroll.errors import PolicyError, SpecError
+from evenroll.policies.distributions import Categorical, Distribution, Gaussian
 
-TABLE_SIZE = 20_000  # states up to which a policy on numbered states is written out as a table
+TABLE_SIZE = 20_000  # up to this many numbered states a policy is written out as a table
 
 
 @dataclass(frozen=True, eq=False)
 class Actions:
-    """Actions of an environment: `choices` of each discrete factor, or `real` dimensions.
+    """The actions of an environment. Either `choices` or `real` is given.
 
-    What is balanced is the row as it was drawn; what the environment gets is `to_env`: clipped to the bounds of a Box.
+    choices  how many values each discrete factor has
+    real     how many dimensions a real action has
+
+    The sampler balances the row as it was drawn. The environment gets `to_env` of it, clipped to the bounds of a Box.
     """
 
     space: gym.Space[Any]
@@ -38,6 +42,14 @@ class Actions:
     @functools.cached_property
     def dim(self) -> int:
         return len(self.choices) or self.real
+
+    @functools.cached_property
+    def distribution(self) -> Distribution:
+        """The family of the actions' distributions, described by logits, or by means and log scales.
+
+        `Policy.parameters_of_actions` gives these numbers.
+        """
+        return Categorical(self.choices) if self.choices else Gaussian(self.real)
 
     @functools.cached_property
     def _low(self) -> np.ndarray:
@@ -87,7 +99,7 @@ class Actions:
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Observations of an environment: numbered states, or arrays of a fixed shape."""
+    """The observations of an environment: numbered states, or arrays of a fixed shape."""
 
     space: gym.Space[Any]
     n_states: int | None
@@ -114,7 +126,7 @@ class Observations:
         return np.dtype(self.space.dtype or np.float64)
 
     def rows(self, observations: Any) -> np.ndarray:
-        """A batch [lanes, …] as float64 rows [lanes, size]; numbered states count from 0."""
+        """A batch [lanes, …] as float64 rows [lanes, size]. Numbered states count from 0."""
         rows = np.asarray(observations, dtype=np.float64)
         rows = rows.reshape(-1, self.size)
         if self.n_states is not None:
@@ -124,7 +136,7 @@ class Observations:
         return np.ascontiguousarray(rows)
 
     def probes(self, n: int = 48) -> np.ndarray:
-        """n observations [n, …] to try a network on: within the bounds where there are any, else ever larger ones."""
+        """n observations [n, …] to try a network on. They lie within the bounds; without bounds they get ever larger."""
         rng = np.random.default_rng(0)
         if self.n_states is not None:
             return np.asarray(self.start + rng.integers(self.n_states, size=n))

@@ -1,7 +1,8 @@
 """Any environment as lanes that run side by side: one Gymnasium env, a vector env in any autoreset mode, SB3's VecEnv.
 
-A lane that has ended is reset by whoever does it there: by us (a single env, DISABLED), in the same step (SAME_STEP, SB3)
-or in the next (NEXT_STEP), when its action is ignored: until then it is `idle`.
+Who resets a lane that has ended depends on the environment. We do it for a single env and in the mode DISABLED. The
+environment does it in the same step in the mode SAME_STEP and in SB3. In the mode NEXT_STEP it does it in the next step, in
+which the lane's action is ignored; until then the lane is `idle`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from evenroll.errors import SpecError
 
 @dataclass
 class Step:
-    """What a step of all lanes brought. `last`: the observation that an ended trajectory ended with."""
+    """What a step of all lanes brought.
+
+    last  for each lane whose trajectory has ended, the observation that it ended with
+    """
 
     observations: Any
     rewards: Any
@@ -38,27 +42,31 @@ class VectorLanes:
         self.mode = str(getattr(mode, "value", mode))
         self.idle = np.zeros(self.n, dtype=bool)
 
-    def reset(self, seed: int) -> Any:
+    def reset(self, seed: int, already: int) -> Any:
+        """Start every lane anew; `already` episodes are there, whose starts must not come again."""
         self.idle[:] = False
-        return self.env.reset(seed=[episode_seed(seed, lane) for lane in range(self.n)])[0]
+        try:
+            return self.env.reset(seed=[episode_seed(seed, lane, already) for lane in range(self.n)])[0]
+        except (gym.error.Error, TypeError, ValueError):  # an environment that is a vector by itself takes one number
+            return self.env.reset(seed=episode_seed(seed, 0, already))[0]
 
     def step(self, actions: Any) -> Step:
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         done = np.asarray(terminated) | np.asarray(truncated)
-        last, told = observations, infos
+        last, last_infos = observations, infos
         if self.mode == "NextStep":
             self.idle = done & ~self.idle
         elif done.any():
             if self.mode == "SameStep":
-                last, told = infos.get("final_obs", observations), infos.get("final_info", infos)
+                last, last_infos = infos.get("final_obs", observations), infos.get("final_info", infos)
             else:
                 last = np.array(observations)  # the reset may write into the same array
                 observations, _ = self.env.reset(options={"reset_mask": done})
-        return Step(observations, rewards, terminated, truncated, last, unpack(told, self.n, done))
+        return Step(observations, rewards, terminated, truncated, last, unpack(last_infos, self.n, done))
 
 
 class SB3Lanes:
-    """A vector environment of Stable-Baselines3: resets in the same step."""
+    """A vector environment of Stable-Baselines3, which resets a lane in the step that ends it."""
 
     def __init__(self, env: Any) -> None:
         self.env, self.n = env, int(env.num_envs)
@@ -66,8 +74,9 @@ class SB3Lanes:
         self.idle = np.zeros(self.n, dtype=bool)
         _warn_of_normalisation(env)
 
-    def reset(self, seed: int) -> Any:
-        self.env.seed(episode_seed(seed, 0) % 2**31)
+    def reset(self, seed: int, already: int) -> Any:
+        """Start every lane anew; `already` episodes are there, whose starts must not come again."""
+        self.env.seed(episode_seed(seed, 0, already) % 2**31)
         return self.env.reset()
 
     def step(self, actions: Any) -> Step:
@@ -78,7 +87,7 @@ class SB3Lanes:
 
 
 def _warn_of_normalisation(env: Any) -> None:
-    """VecNormalize is respected as it is set; what it is set to may not be what an evaluation wants."""
+    """Warn where VecNormalize is set to what an evaluation may not want. Its settings are respected all the same."""
     while env is not None:
         if type(env).__name__ == "VecNormalize":
             if env.training:
@@ -91,7 +100,7 @@ def _warn_of_normalisation(env: Any) -> None:
 
 
 def unpack(infos: dict[str, Any], n: int, wanted: np.ndarray) -> list[dict[str, Any]]:
-    """Gymnasium's dictionary of arrays as one dictionary for each wanted lane: `_key` says whose entry counts."""
+    """Gymnasium's dictionary of arrays as one dictionary for each wanted lane. `_key` says in which lanes `key` counts."""
     result: list[dict[str, Any]] = [{} for _ in range(n)]
     for lane in np.flatnonzero(wanted):
         for key, value in infos.items():
@@ -105,7 +114,7 @@ def is_sb3(env: Any) -> bool:
 
 
 def as_lanes(env: Any) -> VectorLanes | SB3Lanes | None:
-    """None for a single environment."""
+    """The lanes of a vector environment, or None for a single environment."""
     if is_sb3(env):
         return SB3Lanes(env)
     if isinstance(env, gym.vector.VectorEnv):
@@ -118,13 +127,19 @@ def as_lanes(env: Any) -> VectorLanes | SB3Lanes | None:
 def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
     """(observation space, action space) of one lane."""
     lanes = as_lanes(env)
-    where = env if lanes is None else lanes
-    return where.observation_space, where.action_space
+    owner = env if lanes is None else lanes
+    return owner.observation_space, owner.action_space
 
 
-def episode_seed(seed: int, episode: int) -> int:
-    """The environment's seed: an episode of a single environment, or the whole run of a lane, can be repeated from it."""
-    return int(np.random.SeedSequence((seed, 1, episode)).generate_state(1, np.uint32)[0])
+def episode_seed(seed: int, number: int, already: int = 0) -> int:
+    """The environment's seed, from which an episode of a single environment, or the whole run of a lane, can be repeated.
+
+    number   that of the episode, or of the lane
+    already  episodes that were there when the lanes were started: looking again, or starting from initial data, must not
+             meet the same starts a second time
+    """
+    place = (seed, 1, number, already) if already else (seed, 1, number)
+    return int(np.random.SeedSequence(place).generate_state(1, np.uint32)[0])
 
 
 def shares(episodes: int, n: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The command line: one file for each group of commands, and `console`, the only place that prints.
+"""The command line: one file for each group of commands, and `console`, through which they all print.
 
 This package may import everything. What takes time to load is imported when a command runs.
 """

@@ -1,4 +1,4 @@
-"""`evenroll leaderboard`. The consoles and the progress bar are those of cli.py, imported when the command runs."""
+"""`evenroll leaderboard`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from evenroll.cli.options import ExecutorOption, SeedOption, WorkersOption
+from evenroll.domains.registration import DOMAINS
 
 MethodOption = Annotated[list[str] | None, typer.Option(help="SAMPLER/ESTIMATOR instead of the usual ones; repeatable.")]
 
 
 def leaderboard(
-    domains: Annotated[str, typer.Option(help="Comma-separated.")] = "bandit,gridworld,cartpole,cartpole-continuous",
+    domains: Annotated[str, typer.Option(help="Comma-separated.")] = ",".join(DOMAINS),
     method: MethodOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="16 trials, budgets up to 2⁹: about two minutes.")] = False,
     out_dir: Annotated[Path, typer.Option("--out", help="Directory for leaderboard.md, .json and .png.")] = Path(
@@ -28,14 +29,14 @@ def leaderboard(
     from rich.markup import escape
     from rich.table import Table
 
-    from evenroll.cli.app import _progress, out
+    from evenroll.cli.console import out, progress_bar
     from evenroll.errors import EvenrollError
     from evenroll.study.leaderboard import BUDGETS, METHODS, QUICK_BUDGETS, QUICK_TRIALS, cells, write
     from evenroll.study.leaderboard import leaderboard as run
 
     if out_dir.exists() and not out_dir.is_dir():
         raise EvenrollError(f"{out_dir} is a file, not a directory")
-    with _progress("trials", False) as progress:
+    with progress_bar("trials", False) as progress:
         boards = run(
             [name.strip() for name in domains.split(",") if name.strip()],
             methods=method or METHODS,

@@ -1,11 +1,42 @@
-"""Options that several commands have."""
+"""Arguments and options that several commands have."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from evenroll.domains.registration import DOMAINS
+
+DOMAIN_HELP = (
+    f"{', '.join(DOMAINS)}, or module:function that makes a domain; parameters after a colon, e.g. gridworld:noise=1"
+)
+ENV_HELP = "Gymnasium id (CartPole-v1), or module:function that makes an environment."
+POLICY_HELP = "policy.safetensors, a Stable-Baselines3 model.zip, or module:function."
+SAMPLER_HELP = "auto, os, ros:alpha=…, off:delta=…; on a domain also bpg, roa, props and others (see the docs)."
+
+DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN")]
+EnvArgument = Annotated[str, typer.Argument(help=ENV_HELP, metavar="ENV")]
+AnyArgument = Annotated[str, typer.Argument(help=f"{DOMAIN_HELP}; or ENV: {ENV_HELP}", metavar="DOMAIN|ENV")]
+
+PolicyFileOption = Annotated[
+    Path | None, typer.Option("--policy", help="Policy file (.safetensors); default: the shipped one.")
+]
+PolicyOption = Annotated[str, typer.Option("--policy", help=POLICY_HELP)]
+SamplerOption = Annotated[str, typer.Option(help=SAMPLER_HELP)]
+GammaOption = Annotated[float, typer.Option(help="Discount.")]
+HorizonOption = Annotated[int | None, typer.Option(help="Cut episodes after so many steps.", min=1)]
+EnvsOption = Annotated[int | None, typer.Option("--envs", help="Environments side by side, one shared balance.", min=1)]
+InitialOption = Annotated[
+    Path | None,
+    typer.Option(help="Data to start from (.parquet, .safetensors, Minari): collect what makes the whole on-policy."),
+]
+ConfidenceOption = Annotated[float, typer.Option(help="Of the interval.")]
+IntervalOption = Annotated[str, typer.Option(help="auto, score; t, bca or bernstein for independent trajectories.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force-interval", help="An i.i.d. interval although trajectories depend on each other.")
+]
 SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)]
 JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
 WorkersOption = Annotated[int | None, typer.Option(help="How many; default: all cores. Results do not depend on it.", min=1)]

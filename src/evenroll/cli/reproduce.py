@@ -1,4 +1,4 @@
-"""`evenroll reproduce` and `evenroll results`. The consoles are those of cli.py, imported when a command runs."""
+"""`evenroll reproduce` and `evenroll results`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from evenroll.cli.options import ExecutorOption, JsonOption, SeedOption, WorkersOption
 
 if TYPE_CHECKING:
-    from evenroll.study.reproduce import Progress
+    from evenroll.study.reproduce import ReproductionProgress
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for the store, figures and report.html.")]
 
@@ -38,8 +38,8 @@ def reproduce(
 
     May be interrupted at any time; the same command goes on where it was.
     """
-    from evenroll.cli.app import _emit, _writable, err, out
-    from evenroll.domains.catalogue import get_domain
+    from evenroll.adapters.loading import as_domain
+    from evenroll.cli.console import emit, err, out, writable
     from evenroll.errors import SpecError
     from evenroll.study.experiments import FULL, QUICK, Roster
     from evenroll.study.reproduce import reproduce as run
@@ -49,14 +49,14 @@ def reproduce(
     scale = replace(QUICK if quick else FULL, seed=seed).limited(trials, budget)
     usual = Roster()
     for name in domain or ():
-        get_domain(name)
+        as_domain(name)
     roster = Roster((*usual.domains, *(domain or ())), (*usual.methods, *(method or ())))
     if list_them:
         _list(targets or ["all"], scale, roster, workers, out_dir)
         return
     if not targets:
         raise SpecError("say what to reproduce: all, or fig2, table3, theory …; `evenroll reproduce --list` shows them")
-    _writable(json_file)
+    writable(json_file)
     said: list[str] = []
     try:
         with _bars(json_file == "-") as tell:
@@ -73,7 +73,7 @@ def reproduce(
     except KeyboardInterrupt:
         err.print("interrupted; the same command goes on where this one was")
         raise typer.Exit(130) from None
-    _emit(outcome.to_json(), json_file)
+    emit(outcome.to_json(), json_file)
     if json_file == "-":
         return
     for message in said:
@@ -92,20 +92,21 @@ def reproduce(
 def _list(names: list[str], scale: Any, roster: Any, workers: int | None, directory: Path) -> None:
     from rich.table import Table
 
-    from evenroll.cli.app import out
+    from evenroll.cli.console import out
     from evenroll.executors.pool import default_workers
-    from evenroll.study.reproduce import choose, plans, total_seconds
+    from evenroll.study.costs import plans, total_seconds
+    from evenroll.study.reproduce import choose
 
     workers = workers or default_workers()
     table = Table(title=f"{scale.trials} trials, budget {scale.budget:g}; times on {workers} workers", title_justify="left")
     for column, justify in (("target", "left"), ("what", "left"), ("steps", "right"), ("time", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    chosen = choose(names, scale, roster)
-    for plan in plans(chosen, workers, directory):
+    selected_targets = choose(names, scale, roster)
+    for plan in plans(selected_targets, workers, directory):
         took = f"{_duration(plan.measured)} measured" if plan.measured is not None else f"≈ {_duration(plan.seconds)}"
         table.add_row(plan.target.name, plan.target.title, f"{plan.env_steps / 1e6:,.0f} M", took)
     out.print(table)
-    together = total_seconds(chosen) / workers
+    together = total_seconds(selected_targets) / workers
     out.print(f"≈ estimated, if nothing is in the store yet. Targets share trials: together ≈ {_duration(together)}.")
 
 
@@ -114,12 +115,12 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Two bars on standard error: the current target, and everything."""
+def _bars(quiet: bool) -> Iterator[Callable[[ReproductionProgress], None]]:
+    """Two progress bars on standard error, one for the current target and one for everything."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bars
 
-    from evenroll.cli.app import err
+    from evenroll.cli.console import err
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"))
     with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
@@ -128,7 +129,7 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         def left(seconds: float | None) -> str:
             return "" if seconds is None else f"{_duration(seconds)} left"
 
-        def tell(p: Progress) -> None:
+        def tell(p: ReproductionProgress) -> None:
             bars.update(whole, completed=p.whole, left=left(p.whole_left))
             bars.update(current, description=p.target, completed=p.share, left=left(p.left))
 
@@ -145,19 +146,19 @@ def results(
     from rich.markup import escape
     from rich.table import Table
 
-    from evenroll.cli.app import _emit, _writable, out
+    from evenroll.cli.console import emit, out, writable
     from evenroll.errors import EvenrollError
     from evenroll.study.store import Store, gathered, write_export
 
     place = directory / "store" if (directory / "store").is_dir() else directory
     if not place.is_dir():
         raise EvenrollError(f"there is no results store in {directory}")
-    _writable(json_file, export)
+    writable(json_file, export)
     said: list[str] = []
     entries = [e for e in Store(place, said.append).entries() if only in f"{e.identity['domain']} {e.identity['method']}"]
     if export is not None:
         write_export(entries, export)
-    _emit({"blocks": len(entries), "rows": [asdict(row) for row in gathered(entries)], "aside": said}, json_file)
+    emit({"blocks": len(entries), "rows": [asdict(row) for row in gathered(entries)], "aside": said}, json_file)
     if json_file == "-":
         return
     table = Table(title=f"{len(entries)} blocks in {escape(str(place))}", title_justify="left")

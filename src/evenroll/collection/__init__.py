@@ -1,4 +1,4 @@
-"""From a policy, a sampler and an environment to rollouts: whole trials, or one step of many environments at a time.
+"""Collection turns a policy, a sampler and an environment into rollouts: by whole trials, or step by step in many lanes.
 
 This package may import samplers, domains, adapters, policies, files and engine.
 """

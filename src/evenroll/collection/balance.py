@@ -25,9 +25,9 @@ from evenroll.samplers.interface import SamplerCode, end_episode, sampler_of, up
 class Divergence:
     """How far the behaviour was from π_e.
 
-    kl              mean of KL(π_b ‖ π_e) over the steps, nats: the mean of log π_b/π_e of the actions taken
-    kl_se           its standard error
-    kl_per_episode  that times the mean length of an episode
+    kl              the mean of KL(π_b ‖ π_e) over the steps, in nats: the mean of log π_b/π_e of the actions taken
+    kl_se           the standard error of `kl`
+    kl_per_episode  `kl` times the mean length of an episode
     largest         the largest |log π_b/π_e| of an action that was looked at
     """
 
@@ -38,22 +38,30 @@ class Divergence:
 
     @property
     def runs_away(self) -> bool:
-        """Whether π_b is surely beyond 16 nats an episode and 0.25 a step: then the states visited are no longer π_e's.
+        """Whether π_b is surely beyond 16 nats an episode and 0.25 a step. The states visited are then no longer π_e's.
 
-        Measured (documentation of `auto`): the paper's step sizes and `auto` reach 2 nats an episode; ros with α = 1000 on
-        cartpole 45, with 0.65 a step. Per step, the bandit's 2.0 is harmless, because its episodes are one step long.
-        A behaviour with mass on single points (roa, real actions) has no finite KL to watch.
+        These limits were measured (docs/experiments-auto.md, "The guard"): the paper's step sizes and `auto` reach 2 nats an
+        episode; ros with α = 1000 on cartpole reaches 45, with 0.65 a step. On the bandit 2.0 nats a step are harmless,
+        because its episodes are one step long. A behaviour with mass on single points (roa, real actions) has no finite KL.
         """
         surely = max(self.kl - 2.0 * self.kl_se, 0.0)
         return math.isfinite(self.kl) and surely > 0.25 and surely * self.kl_per_episode > 16.0 * self.kl
 
 
+def action_stream(seed: int, initial: Rollouts | None) -> tuple[int, ...]:
+    """The place in the seed tree for a run that starts from initial data.
+
+    The data may have been collected with the same seed. Were the stream the same, the run would repeat its luck.
+    """
+    return (seed,) if initial is None else (seed, 4, initial.episodes)
+
+
 class Balance:
     """A policy, a sampler, its memory and its random stream. Whoever runs them adds an environment.
 
-    value    scale of returns for samplers that need it (BPG): v(π_e) or a guess
-    seed     place in the seed tree; actions and environment have a stream each, so that methods can be compared on common
-             environment noise
+    value    the scale of returns for samplers that need it (BPG): v(π_e) or a guess
+    seed     the place in the seed tree. Actions and environment have a stream each, so that methods can be compared on
+             common environment noise
     initial  data that the sampler learns from before its first step
     """
 
@@ -102,7 +110,7 @@ class Balance:
 
     @property
     def divergence(self) -> Divergence:
-        """How far the behaviour has been from π_e so far, initial data apart."""
+        """How far the behaviour has been from π_e so far, without the initial data."""
         watched, log_ratio, squared = float(self.tally.watched), float(self.tally.log_ratio), self.tally.log_ratio_squared
         kl = max(log_ratio / watched, 0.0) if watched else 0.0
         spread = max(float(squared) / watched - kl * kl, 0.0) if watched else 0.0

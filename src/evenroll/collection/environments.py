@@ -13,7 +13,10 @@ from evenroll.errors import EnvironmentFault, EvenrollError, SpecError
 
 
 def collect(recorder: Recorder, env: Any, *, episodes: int | None = None, steps: int | None = None) -> Iterator[int]:
-    """Collect until so many episodes are there, or steps taken; yields the number of finished episodes after each."""
+    """Collect until there are `episodes` new episodes, or `steps` new steps, in all.
+
+    Whenever an episode has finished, the number of finished episodes is yielded.
+    """
     try:
         lanes = as_lanes(env)
         if lanes is None:
@@ -35,7 +38,7 @@ def _single(recorder: Recorder, env: Any, episodes: int | None, steps: int | Non
     act, observe, step = recorder.act, recorder.observe, env.step
     limit = np.inf if steps is None else steps
     while (episodes is None or recorder.episodes < episodes) and recorder.steps < limit:
-        observation, _ = env.reset(seed=episode_seed(recorder.seed, recorder.episodes))
+        observation, _ = env.reset(seed=episode_seed(recorder.seed, recorder.all_episodes))
         over = False
         while not over and recorder.steps < limit:
             observation, reward, terminated, truncated, info = step(act(observation))
@@ -50,14 +53,14 @@ def _side_by_side(
         raise SpecError(f"the recorder has {recorder.lanes} lanes, the environment {lanes.n}")
     if episodes is None:
         raise SpecError("several environments side by side count episodes, not steps: short ones would be favoured")
-    left = shares(episodes, lanes.n)
-    observations = lanes.reset(recorder.seed)
+    left = shares(episodes - recorder.episodes, lanes.n)
+    observations = lanes.reset(recorder.seed, recorder.all_episodes)
     while left.any():
         before = recorder.episodes
         actions = recorder.act(observations, (left > 0) & ~lanes.idle)
-        came = lanes.step(actions)
-        over = recorder.observe(came.rewards, came.terminated, came.truncated, came.last, came.infos)
+        after = lanes.step(actions)
+        over = recorder.observe(after.rewards, after.terminated, after.truncated, after.last, after.infos)
         left[over] -= 1
-        observations = came.observations
+        observations = after.observations
         if recorder.episodes > before:
             yield recorder.episodes

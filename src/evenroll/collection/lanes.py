@@ -1,8 +1,9 @@
-"""Several trajectories side by side, one sampler: each step of all of them is one compiled call.
+"""Several trajectories side by side with one sampler. A step of all of them is one compiled call.
 
-`choose` and `update` follow each other at once, lane by lane: what a sampler learns from a step is its state and action,
-not its reward, so no lane waits for the environment and every action sees all those chosen before it, also those of the
-other lanes in the same step. With one lane the actions are those of a whole trial (`Driver.run`), bit for bit.
+`update` follows `choose` at once, lane by lane. This is possible because a sampler learns from the state and the action of a
+step, not from its reward. So no lane waits for the environment, and every action takes account of all actions chosen before
+it, also those of other lanes in the same step. With one lane the actions are those of a whole trial (`Driver.run`), bit for
+bit.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from evenroll.policies.interface import policy_of
 from evenroll.samplers import Sampler
 from evenroll.samplers.interface import end_episode, sampler_of, update
 
-SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1
+SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1  # what `Lanes.advance` reports (the latter two: plus 2·lane)
 
 
 def _advance_kernel(
     policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, stream: Any, u: Any, slots: Any,
     trajectories: Any, active: Any, obs: Any, actions: Any, log_e: Any, log_b: Any,
 ) -> int:  # fmt: skip
-    """Choose an action for every lane, and learn from those of the active ones. SOUND, or 2·lane + what is wrong."""
+    """Choose an action for every lane, and learn from the active lanes. Returns SOUND, or 2·lane + what is wrong."""
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     clock, tally = Clock(clock_array), Tally(tally_array)
     lanes, n_obs, n_action, n_slots = len(active), obs.shape[1], actions.shape[1], len(slots)
@@ -81,7 +82,7 @@ def _end(number: Any) -> Any:
 class Lanes:
     """The balance that all lanes share, and what belongs to each lane's own trajectory.
 
-    actions [lanes, dim], log_e, log_b [lanes]: of the last `advance`, overwritten by the next.
+    actions [lanes, dim], log_e [lanes] and log_b [lanes] are those of the last `advance`. The next one overwrites them.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class Lanes:
         self._results = (self.actions, self.log_e, self.log_b)
 
     def advance(self, encoded: np.ndarray, active: np.ndarray) -> int:
-        """Act on encoded observations [lanes, obs_dim], float64; lanes not active act but are not learnt from."""
+        """Act on encoded observations [lanes, obs_dim], float64. The sampler learns from the active lanes only."""
         return int(self._advance(*self._start, active, encoded, *self._results))
 
     def end(self, lane: int) -> None:
-        """A lane's trajectory is over."""
+        """Tell the sampler that a lane's trajectory is over."""
         self._end(*self._ends, lane)
         self.balance.clock.episodes += 1
 

@@ -1,73 +1,50 @@
-"""Chooses actions and records what comes of them: `act`, `observe`, `rollouts`, and saving in between.
+"""The recorder chooses actions and records what comes of them: `act`, `observe`, `rollouts`.
 
-Several environments side by side (`lanes`) share one balance; each step then takes and gives arrays.
+Several environments side by side (`lanes`) share one balance. Each step then takes and gives arrays.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
 from evenroll.adapters.model import Model, as_model
+from evenroll.collection.balance import Divergence, action_stream
+from evenroll.collection.columns import Columns
 from evenroll.collection.lanes import BAD_OBSERVATION, SOUND, Lanes
 from evenroll.collection.rollouts import Rollouts
-from evenroll.errors import DataError, EnvironmentFault, PolicyFault, SpecError
-from evenroll.files.safe_files import read_tensors, tensor_bytes, write_atomically
-from evenroll.policies import MLP, External, Policy, policy_digest
-from evenroll.samplers import ROS, OnPolicy, Sampler
-from evenroll.samplers.table import get_sampler
-from evenroll.text.numbers import first_line
+from evenroll.collection.seeing import handed_in, see
+from evenroll.errors import EnvironmentFault, PolicyFault, SpecError
+from evenroll.policies import MLP, External
+from evenroll.samplers import ROS, OnPolicy
+from evenroll.samplers.table import SamplerLike, get_sampler
+from evenroll.text.specs import whole_number
 
 if TYPE_CHECKING:
-    from evenroll.adapters.torch_module import RosThroughTorch
+    from evenroll.adapters.ros_through_torch import RosThroughTorch
 
-KEPT = 256  # observations of up to so many numbers are kept unless told otherwise
-LONGEST_EPISODE = 1_000_000  # steps after which an environment without a limit is thought never to end
-KEY = "evenroll.collector"
-LARGEST = 4 << 30  # bytes of a saved collector
-SUCCESS = ("is_success", "success")  # names under which environments report it in `info`
-
-
-class Columns:
-    """Arrays that grow together, row by row."""
-
-    def __init__(self, kinds: dict[str, tuple[int, Any]]) -> None:
-        self.rows, self.room = 0, 1024
-        self.arrays = {name: np.zeros((self.room, width), dtype) for name, (width, dtype) in kinds.items()}
-
-    def more(self, n: int) -> int:
-        """Make room for n more rows; the number of the first."""
-        first = self.rows
-        if first + n > self.room:
-            self.room = max(2 * self.room, first + n)
-            for name, old in self.arrays.items():
-                self.arrays[name] = np.zeros((self.room, old.shape[1]), old.dtype)
-                self.arrays[name][:first] = old[:first]
-        self.rows += n
-        return first
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.arrays[name][: self.rows]
+KEPT = 256  # observations of up to this many numbers (2 kB) are kept unless the caller says otherwise
+LONGEST_EPISODE = 1_000_000  # steps after which an episode of an environment without a limit is thought never to end
+SUCCESS = ("is_success", "success")  # names under which environments report a success in `info`
 
 
 class Recorder:
     """Chooses actions so that the data as a whole is on-policy, and keeps the data.
 
-    policy    whatever `evaluate` takes             sampler  "auto", "os", "ros:alpha=…", or an object
+    policy    whatever `evaluate` takes
+    sampler   "auto", "os", "ros:alpha=…", or an object
     horizon   steps after which we cut a trajectory (it counts as truncated), beside the environment's own limit
-    initial   data to start from: what is collected then makes the whole on-policy
-    lanes     environments side by side, if any: `act` and `observe` then take and give arrays [lanes, …]
+    initial   data to start from: the new data is collected so that both together are on-policy
+    lanes     how many environments run side by side: `act` and `observe` then take and give arrays [lanes, …]
     """
 
     def __init__(
         self,
         policy: Any,
-        sampler: str | Sampler = "auto",
+        sampler: SamplerLike = "auto",
         *,
         gamma: float = 1.0,
         seed: int = 0,
@@ -86,6 +63,7 @@ class Recorder:
             raise SpecError("lanes and horizon must be at least 1")
         if lanes is not None and horizon is not None:
             raise SpecError("a horizon is for a single environment; of several, wrap each in gymnasium.wrappers.TimeLimit")
+        seed = whole_number("seed", seed, 0)
         chosen = get_sampler(sampler)
         self.model: Model = (
             policy
@@ -101,9 +79,9 @@ class Recorder:
         self.initial = None if initial is None else see(self.model, initial)
         engine = self.model.engine
         if engine is None:
-            chosen = OnPolicy()  # nothing to balance
+            chosen = OnPolicy()  # a deterministic policy leaves nothing to balance
         elif isinstance(chosen, ROS) and isinstance(engine, External) and self.model.torch is not None:
-            from evenroll.adapters.torch_module import RosThroughTorch
+            from evenroll.adapters.ros_through_torch import RosThroughTorch
 
             if self.initial is not None:
                 raise SpecError("ros through torch does not start from initial data; auto does")
@@ -111,7 +89,8 @@ class Recorder:
             plain = External(0, choices=engine.choices, gaussian=self.model.actions.real)
             self.stepper = Lanes(plain, OnPolicy(), (seed,), gamma=gamma, lanes=lanes)
         else:
-            self.stepper = Lanes(engine, chosen, (seed,), gamma=gamma, lanes=lanes, initial=_handed_in(engine, self.initial))
+            place, handed = action_stream(seed, self.initial), handed_in(engine, self.initial)
+            self.stepper = Lanes(engine, chosen, place, gamma=gamma, lanes=lanes, initial=handed)
         self.sampler = chosen
         observations, dim = self.model.observations, self.model.actions.dim
         keep = observations.size <= KEPT if keep_observations is None else keep_observations
@@ -125,11 +104,11 @@ class Recorder:
         if keep or not isinstance(engine, External):
             kinds["observations"] = (observations.size, np.float64 if engine is not None else observations.dtype)
         self.columns = Columns(kinds)
-        # Of each lane: the episode that runs (−1: none) and its length. Pending: the lanes that acted and wait for a reward.
+        # Each lane has the episode that it runs (−1: none) and its length. Pending are the lanes that wait for a reward.
         self._episode, self._length = [-1] * lanes, [0] * lanes
         self._pending: list[int] = []
         self._begun = self._row = 0
-        self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: not told)
+        self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: the environment did not say)
         self._last: dict[int, np.ndarray] = {}  # the observation after an episode's last step, where given
         self._everyone = np.ones(lanes, dtype=np.int64)
         self._one = np.zeros((1, observations.size))
@@ -139,20 +118,29 @@ class Recorder:
 
     @property
     def episodes(self) -> int:
-        """Finished so far, initial data apart."""
+        """How many episodes have finished so far, without the initial data."""
         return len(self._ended)
 
     @property
+    def all_episodes(self) -> int:
+        """Finished so far, those of the initial data among them."""
+        return len(self._ended) + (0 if self.initial is None else self.initial.episodes)
+
+    @property
     def steps(self) -> int:
+        """How many steps have been recorded so far, without the initial data."""
         return self.columns.rows
 
     def act(self, observation: Any, active: np.ndarray | None = None) -> Any:
-        """The action(s) to take. `active` [lanes]: those whose step counts; the others get an action all the same."""
+        """The action(s) to take.
+
+        active  [lanes] in which lanes the step counts; the other lanes get an action all the same
+        """
         if self._pending:
             raise SpecError("act was called twice without observe in between")
         model, stepper = self.model, self.stepper
         who = self._everyone if active is None else np.asarray(active, dtype=np.int64)
-        if self._flat:  # the fast way: a compiled network, one environment
+        if self._flat:  # the fast way, for a compiled network and one environment
             assert stepper is not None
             self._one[0] = observation
             status = stepper.advance(self._one, who)
@@ -184,7 +172,7 @@ class Recorder:
         return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
 
     def _record(self, lanes: list[int], encoded: Any, batch: Any, actions: Any, log_e: Any, log_b: Any) -> None:
-        """One row for every lane given."""
+        """Record one row for every lane given."""
         n, going = len(lanes), self._episode
         row = self._row = self.columns.more(n)
         for lane in lanes:
@@ -211,10 +199,12 @@ class Recorder:
             arrays["observations"][part] = encoded[rows]
 
     def observe(self, reward: Any, terminated: Any, truncated: Any = False, next_obs: Any = None, info: Any = None) -> Any:
-        """What came of the last action(s). True (or an array of it) where the trajectory is over, by our horizon too.
+        """Record what came of the last action(s). Returns True (or an array of it) where the trajectory is over.
+
+        A trajectory is also over when it reaches our horizon.
 
         next_obs  needed only by those who want to save whole trajectories (Minari)
-        info      looked at for a success flag where a trajectory ends: a dictionary, or one for each lane
+        info      a dictionary, or one for each lane; where a trajectory ends, it may hold a success flag
         """
         lanes, length, limit = self._pending, self._length, self.horizon or LONGEST_EPISODE
         if not self.batched:
@@ -255,9 +245,9 @@ class Recorder:
         return True
 
     def _end(self, lane: int, terminated: bool, last: Any, info: Any) -> None:
-        told = next((float(bool(info[name])) for name in SUCCESS if info and name in info), math.nan)
+        success = next((float(bool(info[name])) for name in SUCCESS if info and name in info), math.nan)
         episode = self._episode[lane]
-        self._ended.append((episode, terminated, told))
+        self._ended.append((episode, terminated, success))
         if last is not None and self.keeps:
             self._last[episode] = np.array(last)
         self._episode[lane] = -1
@@ -278,15 +268,15 @@ class Recorder:
     def _bad(self, kind: type[EnvironmentFault] | type[PolicyFault], text: str, lane: int) -> None:
         going = self._episode[lane] >= 0
         episode, step = (self._episode[lane], self._length[lane]) if going else (self._begun, 0)
-        where = f"episode {episode}, step {step}, seed {self.seed}" + (f", lane {lane}" if self.batched else "")
+        place = f"episode {episode}, step {step}, seed {self.seed}" + (f", lane {lane}" if self.batched else "")
         kept = self.rollouts(unfinished=False)
         note = f"; {kept.episodes} finished episodes are kept (error.rollouts)" if kept.episodes else ""
-        raise kind(f"{text}: {where}{note}", episode=episode, step=step, seed=self.seed, rollouts=kept)
+        raise kind(f"{text}: {place}{note}", episode=episode, step=step, seed=self.seed, rollouts=kept)
 
     # ---- the data --------------------------------------------------------------------------------------------------
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
-        """All finished trajectories in the order of their end, and the one under way if there is only one lane."""
+        """All finished trajectories in the order of their ends. With one lane the unfinished trajectory comes last."""
         c = self.columns
         n = len(self._ended)
         rank = np.full(self._begun + 1, -1, dtype=np.int64)
@@ -294,7 +284,7 @@ class Recorder:
         if unfinished and self.lanes == 1 and self._episode[0] >= 0:
             rank[self._episode[0]] = n
         ranks = rank[c["episode"][:, 0]]
-        if self._pending:  # rewards not known yet
+        if self._pending:  # these rows have no rewards yet
             ranks[self._row :] = -1
         rows = np.flatnonzero(ranks >= 0)
         rows = rows[np.argsort(ranks[rows], kind="stable")]
@@ -305,7 +295,7 @@ class Recorder:
         t = np.arange(len(rows)) - start
         returns = np.bincount(ranks[rows], self.gamma ** t.astype(np.float64) * rewards, minlength=n + 1)[:n]
         log_e, log_b = c["log_e"][rows, 0], c["log_b"][rows, 0]
-        success = np.array([told for _, _, told in self._ended])
+        success = np.array([flag for _, _, flag in self._ended])
         features = outputs = None
         if "encoded" in c.arrays:
             engine = self.model.engine
@@ -334,140 +324,24 @@ class Recorder:
         return data if self.initial is None else data.after(self.initial)
 
     def last_observations(self) -> dict[int, np.ndarray]:
-        """The observation after the last step of each finished trajectory, by its place in `rollouts`, where given."""
+        """The observation after the last step of each finished trajectory, where it was given.
+
+        The keys are the trajectories' places in `rollouts`.
+        """
         return {i: self._last[e] for i, (e, _, _) in enumerate(self._ended) if e in self._last}
 
-    # ---- save and resume -----------------------------------------------------------------------------------------
+    @property
+    def divergence(self) -> Divergence:
+        """How far the behaviour has been from the policy so far."""
+        return Divergence(0.0, 0.0, 0.0) if self.stepper is None else self.stepper.divergence
 
-    def save(self, path: str | Path) -> None:
-        """Everything but the policy, at any step, also between `act` and `observe`. One .safetensors file."""
-        arrays = {f"columns.{name}": np.ascontiguousarray(self.columns[name]) for name in self.columns.arrays}
-        if self.stepper is not None:
-            arrays |= {f"stepper.{name}": x for name, x in self.stepper.state().items()}
-        if self.ros is not None:
-            arrays |= {"ros.S": self.ros.S.numpy(), "ros.k": np.array([self.ros.k])}
-        arrays["ended"] = np.array(self._ended, dtype=np.float64).reshape(-1, 3)
-        arrays |= {f"last.{episode}": np.atleast_1d(x) for episode, x in self._last.items()}
-        spec = {
-            "row": self._row, "begun": self._begun, "episode": self._episode, "length": self._length,
-            "pending": self._pending, **self._identity(),
-        }  # fmt: skip
-        write_atomically(path, tensor_bytes(KEY, spec, arrays))
-
-    def _identity(self) -> dict[str, Any]:
-        """What must be the same for the data to be continued."""
-        engine = self.model.engine
-        digest = None if engine is None or isinstance(engine, External) else policy_digest(engine)
-        return {
-            "sampler": str(self.sampler), "gamma": self.gamma, "seed": self.seed, "lanes": self.lanes,
-            "horizon": self.horizon, "policy": self.model.described, "digest": digest,
-            "initial": 0 if self.initial is None else self.initial.steps,
-        }  # fmt: skip
-
-    def resume(self, path: str | Path) -> Recorder:
-        """Take up where `save` left off: this collector must be new, and made with the same policy and settings."""
-        try:
-            self._take(*read_tensors(Path(path), KEY, LARGEST, DataError))
-        except DataError as error:
-            raise DataError(f"{Path(path).name}: {error}") from None
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise DataError(f"{Path(path).name}: not a saved collector ({first_line(error)})") from None
-        return self
-
-    def _take(self, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """What was saved, all of it looked at before any of it is taken."""
-        for name, value in self._identity().items():
-            if spec.get(name) != value:
-                raise DataError(f"it was saved with {name} {spec.get(name)}, not {value}")
-        row, begun, pending = spec["row"], spec["begun"], spec["pending"]
-        lanes = list(zip(spec["episode"], spec["length"], strict=True))
-        numbers = [row, begun, *pending, *(n for lane in lanes for n in lane)]
-        rows = len(arrays.get("columns.rewards", ()))
-        ended = [(int(e), bool(t), float(s)) for e, t, s in arrays.get("ended", np.zeros((0, 3)))]
-        over = [e for e, _, _ in ended]
-        going = [e for e, _ in lanes if e != -1]
-        columns = {name: (rows, x.shape[1], x.dtype) for name, x in self.columns.arrays.items()}
-        if (
-            not all(type(n) is int for n in numbers)
-            or len(lanes) != self.lanes
-            or len(set(over + going)) != len(over) + len(going)
-            or not all(0 <= e < begun for e in over + going)
-            or not all(n >= 0 for _, n in lanes)
-            or not 0 <= row <= rows
-            or pending != sorted(set(pending) & set(range(self.lanes)))
-            or (pending and row + len(pending) != rows)
-            or any(lanes[lane][0] == -1 for lane in pending)
-        ):
-            raise DataError("its episodes do not follow each other")
-
-        def found(name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-            x = arrays.get(name, np.zeros(shape, dtype) if 0 in shape else None)
-            if x is None or x.shape != shape or x.dtype != dtype or not np.isfinite(x).all():
-                raise DataError(f"{name} does not fit")
-            return x
-
-        kept = {name: found(f"columns.{name}", (n, width), dtype) for name, (n, width, dtype) in columns.items()}
-        if rows and not ((kept["episode"] >= 0) & (kept["episode"] < begun)).all():
-            raise DataError("columns.episode does not fit")
-        stepper = {} if self.stepper is None else self.stepper.state()
-        steppers = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
-        last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
-        if self.ros is not None:
-            import torch
-
-            S = found("ros.S", tuple(self.ros.S.shape), self.ros.S.numpy().dtype)
-            k = int(found("ros.k", (1,), np.int64)[0])
-            self.ros.S.copy_(torch.from_numpy(S))
-            self.ros.k = k
-        self.columns.rows = 0
-        self.columns.more(rows)
-        for name, x in kept.items():
-            self.columns[name][:] = x
-        for name, x in steppers.items():
-            stepper[name][...] = x
-        self._episode, self._length, self._pending = [e for e, _ in lanes], [n for _, n in lanes], pending
-        self._ended, self._last, self._row, self._begun = ended, last, row, begun
+    def check_copy(self) -> None:
+        """Raise if a compiled copy of the policy's network disagrees with the network on observations that were met."""
+        if "observations" in self.columns.arrays:
+            self.model.check(self.columns["observations"])
 
     def close(self) -> None:
         """Leave the user's network as it was found."""
         if self.ros is not None:
             self.ros.close()
         self.model.close()
-
-
-def see(model: Model, data: Rollouts) -> Rollouts:
-    """The data as this policy sees it: log π_e, and features and outputs of a network that runs elsewhere."""
-    observations, actions = data.column("observations"), data.column("actions")
-    if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
-        raise DataError(
-            f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
-            f"are {model.observations.size} and {model.actions.dim}"
-        )
-    _check_numbers("action", actions, model.actions.choices)
-    if model.observations.n_states is not None:
-        _check_numbers("state", observations, (model.observations.n_states,))
-    features, outputs = model.of_rows(observations)
-    log_e = External(0, choices=model.actions.choices, gaussian=model.actions.real).log_probs(outputs, actions)
-    if not np.isfinite(log_e).all():
-        raise DataError(f"the policy never takes the action of row {int(np.flatnonzero(~np.isfinite(log_e))[0])}")
-    seen = dataclasses.replace(data, log_e=log_e)
-    if isinstance(model.engine, External):
-        seen = dataclasses.replace(seen, features=features, outputs=outputs.astype(np.float32))
-    if data.log_b is not None:
-        ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
-        seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))
-    return seen
-
-
-def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:
-    """Raise unless the columns are whole numbers from 0 to below `counts`; compiled code uses them as places in memory."""
-    if counts and not ((rows >= 0) & (rows < counts) & (rows == np.floor(rows))).all():
-        raise DataError(f"{what} outside 0 … {max(counts) - 1} in the data")
-
-
-def _handed_in(engine: Policy, data: Rollouts | None) -> Rollouts | None:
-    """Initial data as the engine observes it."""
-    if data is None or not isinstance(engine, External):
-        return data
-    handed = np.append(data.column("features")[:, :-1], data.column("outputs"), axis=1)
-    return dataclasses.replace(data, observations=handed)

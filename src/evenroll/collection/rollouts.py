@@ -1,4 +1,4 @@
-"""The data: trajectories as columns. Initial data, if any, comes first; only the last trajectory may be unfinished."""
+"""The data: trajectories as columns. Initial data, if any, comes first. Only the last trajectory may be unfinished."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ def _cut(column: np.ndarray | None, part: slice) -> Any:
 
 @dataclass(frozen=True)
 class Rollouts:
-    """n finished trajectories (and perhaps an unfinished one), N steps in all.
+    """n finished trajectories (and perhaps an unfinished one), N steps in all. A column that is None was not recorded.
 
-    returns      [n] discounted return g(H)               ends        [n] steps up to and including each trajectory
-    terminated   [n] ended by the environment, else by the horizon (truncated)
-    log_weights  [n] Σ log π_e − log π_b over the trajectory, or None if not recorded
-    observations [N, obs], actions [N, dim], rewards [N], log_e [N], log_b [N], or None if not recorded
-    initial_episodes, initial_steps: how much of it is initial data D₁
-    horizon      steps after which a trajectory is truncated, or None if there is no such limit or it is not known
-    features     [N, F] the policy's last hidden activations and a constant 1, where someone has computed them once
-    outputs      [N, n] the policy's outputs, where its network runs elsewhere (policies.External)
-    success      [n] whether each trajectory succeeded, where the environment says so
-    log_fit      [N] log π̂ of every step, π̂ fitted to exactly these steps, likewise; a part of the data has another
-    q_fit        (Q̂, V̂) of every step of finished trajectories, likewise
+    returns       [n] discounted return g(H)
+    ends          [n] number of steps up to and including each trajectory
+    terminated    [n] whether the environment ended the trajectory; else the horizon did (truncated)
+    log_weights   [n] Σ log π_e − log π_b over the trajectory
+    observations  [N, obs], and beside them actions [N, dim], rewards [N], log_e [N], log_b [N]
+    initial_episodes, initial_steps  how much of the data is initial data D₁
+    horizon       steps after which a trajectory is truncated, or None if there is no such limit or it is not known
+    features      [N, F] the policy's last hidden activations and a constant 1, where someone has already computed them
+    outputs       [N, n] the policy's outputs, where its network runs elsewhere (policies.External)
+    success       [n] whether each trajectory succeeded, where the environment says so
+    log_fit       [N] log π̂ of every step, where someone has already fitted π̂; it belongs to exactly these steps, and a
+                  part of the data would have another fit
+    q_fit         (Q̂, V̂) of every step of finished trajectories, where someone has already fitted them
     """
 
     gamma: float
@@ -56,7 +58,7 @@ class Rollouts:
 
     @property
     def episodes(self) -> int:
-        """Finished trajectories."""
+        """The number of finished trajectories."""
         return len(self.returns)
 
     @property
@@ -69,7 +71,7 @@ class Rollouts:
 
     @property
     def unfinished(self) -> int:
-        """Trajectories begun and not ended: 0 or 1."""
+        """How many trajectories have begun and not ended: 0 or 1."""
         return int(self.steps > (self.ends[-1] if self.episodes else 0))
 
     def prefix(self, new_steps: int) -> Rollouts:
@@ -130,6 +132,21 @@ class Rollouts:
             initial_steps=initial.steps,
             horizon=self.horizon,
         )
+
+    def continued(self, more: Rollouts) -> Rollouts:
+        """This data, followed by what the same trial collected next.
+
+        The `ends` of `more` count from the trial's first new step.
+        """
+        new = more.split_initial()[1]
+        new = dataclasses.replace(new, ends=new.ends + self.initial_steps)
+
+        def join(name: str) -> Any:
+            before, after = getattr(self, name), getattr(new, name)
+            return None if before is None or after is None else np.concatenate([before, after])
+
+        columns = ("returns", "ends", "terminated", "log_weights", *STEP_COLUMNS)
+        return dataclasses.replace(self, steps=more.steps, **{name: join(name) for name in columns})
 
     def column(self, name: str) -> np.ndarray:
         """A column that must have been recorded."""

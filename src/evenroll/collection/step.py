@@ -1,6 +1,6 @@
 """One compiled step, the same for whole trials and for environments that live elsewhere: choose an action, and watch.
 
-What changes from step to step has names here: `Clock` counts, `Tally` sums. Both are plain arrays that can be saved.
+What changes from step to step has names here. `Clock` counts and `Tally` sums. Both are plain arrays that can be saved.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from evenroll.engine.views import Fields
 from evenroll.policies.interface import PolicyView, log_prob, policy_arrays
 from evenroll.samplers.interface import SamplerView, choose, log_behavior, sampler_arrays
 
-WATCH_EVERY = 64  # steps between looks at π_b, where the weights of all steps are not computed anyway
+WATCH_EVERY = 64  # steps between looks at π_b, unless the weights of all steps are computed anyway
 
 
 class Clock(Fields, number=int64):
     """What the loop counts, and its limits."""
 
-    steps: int  # taken so far
-    episodes: int  # finished so far
+    steps: int  # steps taken so far
+    episodes: int  # trajectories finished so far
     t: int  # steps of the running trajectory
     horizon: int  # steps after which a trajectory is cut
-    max_steps: int  # stop here …
-    max_episodes: int  # … or here
+    max_steps: int  # the loop stops at this many steps …
+    max_episodes: int  # … or at this many trajectories
     weights: int  # 1 if the importance weight of every trajectory is wanted
     record: int  # 1 if every step is kept
     watch: int  # 1 if π_b is to be compared with π_e now and then
-    first_episode: int  # the first of this call; records are counted from here
-    first_step: int
-    episode_room: int  # how many records there is room for in this call
-    step_room: int
+    first_episode: int  # the first trajectory of this call; records are counted from here
+    first_step: int  # the first step of this call
+    episode_room: int  # how many trajectories there is room for in this call
+    step_room: int  # how many steps there is room for in this call
     started: int  # 1 while a trajectory is running
 
 
@@ -47,7 +47,7 @@ class Tally(Fields):
     gamma: float
     watched: float  # steps looked at
     log_ratio: float  # Σ log π_b/π_e of their actions
-    largest: float  # the largest absolute value of it
+    largest: float  # the largest |log π_b/π_e|
     log_ratio_squared: float  # Σ (log π_b/π_e)²
 
 
@@ -61,7 +61,7 @@ def choose_and_watch(
     policy: PolicyView, sampler: SamplerView, tally: Tally, stream: Ints, uniforms: int, u: Floats, obs: Floats,
     action: Floats, watch: bool,
 ) -> tuple[float, float]:  # fmt: skip
-    """Draw the action of a step from its share of the random stream; (log π_e, log π_b) of it where they are wanted."""
+    """Draw the action of a step with its share of the random stream. Returns its (log π_e, log π_b) where `watch` asks."""
     for i in range(uniforms):
         u[i] = uniform(stream)
     choose(policy, sampler, obs, u, action)
@@ -70,7 +70,7 @@ def choose_and_watch(
     log_b = log_behavior(policy, sampler, action)
     log_e = log_prob(policy, policy.out, action)
     ratio = log_b - log_e
-    if math.isfinite(ratio):  # a point mass (roa on real actions) has no ratio
+    if math.isfinite(ratio):  # a point mass (roa on real actions) has no finite ratio
         tally.watched += 1.0
         tally.log_ratio += ratio
         tally.log_ratio_squared += ratio * ratio

@@ -1,4 +1,4 @@
-"""A whole trial at a time: a built-in environment, a policy and a sampler in one compiled loop."""
+"""Whole trials: a built-in environment, a policy and a sampler run in one compiled loop."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from evenroll.policies.interface import policy_of
 from evenroll.samplers import Sampler
 from evenroll.samplers.interface import end_episode, sampler_of, update
 
-RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2
-ROOM, MOST_ROOM = 1 << 16, 1 << 20  # records of the first compiled call, and of any: each has room for twice as many
+RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2  # why a compiled call has returned
+ROOM, MOST_ROOM = 1 << 16, 1 << 20  # how many records fit into the first compiled call, and into any: the room doubles
 UNLIMITED = np.iinfo(np.int64).max
 
 _reset, _step = function_at(RESET), function_at(STEP)
@@ -33,7 +33,7 @@ def _run_kernel(
     env_code: Any, params: Any, state: Any, env_u: Any, uniforms: Any, env_stream: Any, reward: Any,
     episode_records: Any, step_records: Any,
 ) -> int:  # fmt: skip
-    """Advance until a limit, the end of the room for records, or a fault."""
+    """Run until a limit is reached, the room for records is full, or something is wrong. Returns which of these it was."""
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     clock, tally, code = Clock(clock_array), Tally(tally_array), EnvironmentCode(env_code)
     reset, step = _reset(code.reset, 0), _step(code.step, 0)
@@ -44,9 +44,9 @@ def _run_kernel(
     here, a, r, noise = pointer(state), pointer(action), pointer(reward), pointer(env_u)
     keep, weigh, watch = clock.record == 1, clock.weights == 1, clock.watch == 1
     n_obs = uniforms[2]
-    before = np.empty(max(n_obs, 1))  # the observation acted on; the environment overwrites its own
+    before = np.empty(max(n_obs, 1))  # a copy of the observation acted on, because the environment overwrites it
     obs = pointer(before)
-    # What changes every step lives in local variables, and in clock and tally between calls.
+    # What changes every step lives in local variables during a call, and in clock and tally between calls.
     steps, episodes, t, started = clock.steps, clock.episodes, clock.t, clock.started == 1
     first_step, first_episode, horizon = clock.first_step, clock.first_episode, clock.horizon
     max_steps = min(clock.max_steps, first_step + clock.step_room) if keep else clock.max_steps
@@ -112,9 +112,9 @@ class Driver:
     """One trial on a built-in environment: `run` it, and run it further.
 
     policy, sampler, seed, gamma, value, initial  see `Balance`
-    horizon         steps after which a trajectory is cut
-    record_weights  keep log π_e − log π_b of every trajectory
-    record_steps    keep every step (and the weights)
+    horizon         the number of steps after which a trajectory is cut
+    record_weights  whether to keep Σ log π_e − log π_b of every trajectory
+    record_steps    whether to keep every step (and the weights)
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class Driver:
 
     @property
     def divergence(self) -> Divergence:
-        """How far the behaviour has been from π_e so far, initial data apart."""
+        """How far the behaviour has been from π_e so far, without the initial data."""
         return self.balance.divergence
 
     def run(self, env: Environment, *, steps: int | None = None, episodes: int | None = None) -> Rollouts:
-        """Collect until `steps` steps or `episodes` finished trajectories in all; initial data is put in front."""
+        """Collect until there are `steps` steps or `episodes` finished trajectories in all. Initial data is put in front."""
         env.check(self.policy)
         if (steps is None) == (episodes is None):
             raise SpecError("give either steps or episodes")
@@ -172,7 +172,7 @@ class Driver:
         return rollouts if self.initial is None else rollouts.after(self.initial)
 
     def _advance(self, environment: tuple[Any, ...], room: int, step_room: int) -> tuple[int, tuple[np.ndarray, ...]]:
-        """One compiled call, with room for so many records: its status, and the records that it filled."""
+        """Make one compiled call with room for these numbers of records. Returns its status and the records it filled."""
         balance, clock = self.balance, self.balance.clock
         clock.first_episode, clock.first_step = clock.episodes, clock.steps
         clock.episode_room, clock.step_room = room, step_room

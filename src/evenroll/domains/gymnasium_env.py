@@ -1,6 +1,6 @@
 """The compiled environments as Gymnasium environments: the same machine code, one step at a time.
 
-`gymnasium.make("evenroll/GridWorld-v0", noise=1.0)` passes domain parameters. See `registration.py` for the names.
+`gymnasium.make` takes the id of a built-in domain and its parameters; `make_environment` takes a domain of one's own.
 """
 
 from __future__ import annotations
@@ -14,16 +14,29 @@ import numpy as np
 from numba import float64, int64, void
 
 from evenroll.domains.catalogue import get_domain
+from evenroll.domains.domain import Domain
 from evenroll.domains.environment import RESET, STEP, EnvironmentCode
 from evenroll.engine.pieces import compiled, function_at, pointer
+from evenroll.errors import SpecError
+
+
+def make_environment(domain: Domain) -> gym.Env[Any, Any]:
+    """A domain as Gymnasium would make it: with its horizon as the time limit, and Gymnasium's checks around it."""
+
+    def make(**options: Any) -> DomainEnv:
+        return DomainEnv(domain)
+
+    return gym.make(gym.envs.registration.EnvSpec("evenroll/Domain-v0", entry_point=make, max_episode_steps=domain.horizon))
 
 
 class DomainEnv(gym.Env[Any, Any]):
-    """A built-in domain. Its time limit is the domain's horizon, applied by Gymnasium's TimeLimit."""
+    """A domain, or a built-in one by name with its parameters. Gymnasium's TimeLimit applies the domain's horizon."""
 
-    def __init__(self, domain: str, **parameters: float) -> None:
+    def __init__(self, domain: str | Domain, **parameters: float) -> None:
         text = ",".join(f"{key}={value}" for key, value in parameters.items())
-        self.domain = get_domain(domain + (":" + text if text else ""))
+        if isinstance(domain, Domain) and text:
+            raise SpecError(f"{domain} is made already: {text} can no longer be given to it")
+        self.domain = domain if isinstance(domain, Domain) else get_domain(domain + (":" + text if text else ""))
         self._env = env = self.domain.environment(None)
         self.observation_space: gym.Space[Any] = (
             gym.spaces.Discrete(env.n_states)

@@ -1,24 +1,58 @@
-"""Names for Gymnasium; `import evenroll` registers them. Nothing is compiled until one is made."""
+"""The built-in domains, found by reading their files, and their names for Gymnasium, which `import evenroll` registers.
+
+Every file of this folder that sets `NAME` at its top is a domain. `NAME`, `HORIZON` and `GYMNASIUM_ID` are literals: they
+are read from the text of the file, which is not imported. An import would load Numba, and `import evenroll` has to be fast.
+"""
 
 from __future__ import annotations
 
-NAMES = {  # id: (domain, horizon)
-    "evenroll/Bandit-v0": ("bandit", 1),
-    "evenroll/GridWorld-v0": ("gridworld", 100),
-    "evenroll/CartPole-v0": ("cartpole", 200),
-    "evenroll/CartPoleContinuous-v0": ("cartpole-continuous", 200),
-}
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import gymnasium
+
+from evenroll.errors import SpecError
+
+LITERAL = re.compile(r"^(NAME|HORIZON|GYMNASIUM_ID) = (.+)$", re.MULTILINE)
+
+
+class Listing(NamedTuple):
+    """What is known of a built-in domain before its module is imported."""
+
+    name: str
+    module: str
+    horizon: int
+    gymnasium_id: str | None
+
+
+def find_domains(folder: Path) -> dict[str, Listing]:
+    """The domains of a folder by name, those with the shortest horizon first."""
+    found: dict[str, Listing] = {}
+    for path in sorted(folder.glob("*.py")):
+        literals = {name: ast.literal_eval(text) for name, text in LITERAL.findall(path.read_text(encoding="utf-8"))}
+        if "NAME" not in literals:
+            continue
+        if not isinstance(literals.get("HORIZON"), int):
+            raise SpecError(f"{path.name}: a domain's file sets HORIZON to a whole number beside its NAME")
+        name = literals["NAME"]
+        if name in found:
+            raise SpecError(f"{path.name}: the name {name!r} is that of {found[name].module}.py already")
+        found[name] = Listing(name, path.stem, literals["HORIZON"], literals.get("GYMNASIUM_ID"))
+    return dict(sorted(found.items(), key=lambda item: (item[1].horizon, item[0])))
+
+
+DOMAINS = find_domains(Path(__file__).parent)
 
 
 def register() -> None:
-    """Make the environments known to Gymnasium; doing it twice changes nothing."""
-    import gymnasium
-
-    for name, (domain, horizon) in NAMES.items():
-        if name not in gymnasium.registry:
+    """Make the environments known to Gymnasium; doing it twice changes nothing. Nothing is compiled until one is made."""
+    for listing in DOMAINS.values():
+        if listing.gymnasium_id is not None and listing.gymnasium_id not in gymnasium.registry:
             gymnasium.register(
-                name,
+                listing.gymnasium_id,
                 entry_point="evenroll.domains.gymnasium_env:DomainEnv",
-                kwargs={"domain": domain},
-                max_episode_steps=horizon,
+                kwargs={"domain": listing.name},
+                max_episode_steps=listing.horizon,
             )

@@ -1,4 +1,4 @@
-"""Linear algebra without threads of its own."""
+"""Linear algebra that starts no threads."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from threadpoolctl import threadpool_limits
 
 
 def single_threaded_blas() -> threadpool_limits:
-    """Within this context linear algebra stays on the thread that asks for it.
+    """A context in which linear algebra stays on the thread that asks for it.
 
-    BLAS threads are no use for matrices as narrow as ours, they fight with our own threads, and they change the last bits.
+    For matrices as narrow as ours the threads of BLAS are of no use. They fight with our own threads, and they change the
+    last bits of a result.
     """
     return threadpool_limits(1, user_api="blas")

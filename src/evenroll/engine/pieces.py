@@ -1,19 +1,19 @@
 """Compiled pieces: small functions with fixed signatures, joined by address instead of by import.
 
 A *piece* is a module-level Python function (an environment's ``step``, a policy's ``forward``, a sampler's
-``choose``) that works on raw pointers. Decorating it with :func:`piece` compiles nothing; asking for
+``choose``) that works on raw pointers. Decorating it with :func:`piece` compiles nothing. Asking for
 ``f.address(real)`` compiles it for that precision (or loads it from the disk cache) and gives the address
-of its machine code. Drivers receive addresses and call through them, so that
+of its machine code. The loops receive addresses and call through them. This has two reasons:
 
-* one specialisation of the driver serves every combination of environment, policy and sampler;
-* whole trials and single steps run the *same* machine code, hence give the same bits.
+* one compiled loop serves every combination of environment, policy and sampler;
+* whole trials and single steps run the *same* machine code, hence they give the same bits.
 
-Inside a piece a pointer is indexed like an array (``obs[i]``), ``shift(p, n)`` is the pointer n entries on,
+Inside a piece a pointer is indexed like an array (``obs[i]``), ``shift(p, n)`` is the pointer n entries further on,
 and ``real`` is the precision that the piece is being compiled for. With ``NUMBA_DISABLE_JIT=1`` everything
 runs as plain Python on arrays, for debugging.
 
-The disk cache is stamped with a digest of all sources that can be compiled: editing a file, also one whose code
-was inlined elsewhere, can never leave stale machine code behind.
+The disk cache is stamped with a digest of all sources that can be compiled. Editing a file can therefore never leave
+stale machine code behind, not even where the file's code was inlined elsewhere.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ real: Callable[[Any], Any] = np.float64  # replaced by float32 or float64 when a
 FLOATS = types.CPointer(float64)
 INTS = types.CPointer(int64)
 SEEDS = types.CPointer(uint64)
-FUSED = {"contract"}  # the only liberty the compiler is given with arithmetic: to fuse a·b + c
+FUSED = {"contract"}  # the liberty that a piece may give the compiler: to fuse a·b + c
 
 
 def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
-    """`function` compiled for one signature, cached on disk under the digest of all sources that can be compiled."""
+    """Compile a function for one signature. The disk cache keeps it under the digest of all sources that can be compiled."""
     if INTERPRETED:
         return function
     from numba.core.caching import FunctionCache
@@ -58,11 +58,11 @@ def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
         cache = FunctionCache(function)
         cache._cache_file._source_stamp = (compiled_sources_digest(), cache._cache_file._source_stamp)
         dispatcher._cache = cache
-    except RuntimeError:  # the function was typed in at a prompt: there is no file to belong to
+    except RuntimeError:  # the function was typed in at a prompt, so there is no file that a cache could belong to
         pass
     try:
         dispatcher.compile(signature)
-    except Exception as error:  # a full disk, or a cache that a crash left damaged: then it is compiled without one
+    except Exception as error:  # the disk is full, or a crash has damaged the cache: compile without a cache then
         if dispatcher._cache is without:
             raise
         if not isinstance(error, OSError):
@@ -74,7 +74,7 @@ def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
 
 
 class Interface:
-    """A signature with the precision left open, and the way compiled code calls a piece that has it."""
+    """The signature that pieces of one kind have, with the precision left open."""
 
     def __init__(self, name: str, template: Callable[[Any], Any]) -> None:
         self.name = name
@@ -122,9 +122,9 @@ _INTERPRETED_PIECES: dict[int, Any] = {}
 
 
 def function_at(interface: Interface) -> Any:
-    """An intrinsic ``f(address, view)``: the function of this interface at an address, ready to be called.
+    """Make an intrinsic ``f(address, view)``, which gives the function of this interface at an address, ready to be called.
 
-    `view` (a policy, say) tells the precision; anything else stands for float64.
+    The precision is that of `view` (a policy, for example). Anything that has no precision stands for float64.
     """
     if INTERPRETED:
         return lambda address, like: _INTERPRETED_PIECES[int(address)]

@@ -1,4 +1,4 @@
-"""Randomness: one xoshiro256++ state (four uint64) for each stream, and a tree of seeds that streams are taken from."""
+"""Randomness. Every stream is a xoshiro256++ state (four uint64), and a tree of seeds says which stream is whose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _rotate(x: np.uint64, k: int) -> np.uint64:
 
 @njit
 def uniform(state: Floats) -> float:
-    """The next number of the stream, in the open interval (0, 1), 52 bits."""
+    """The next number of the stream: 52 random bits, in the open interval (0, 1)."""
     result = _rotate(state[0] + state[3], 23) + state[0]
     t = state[1] << np.uint64(17)
     state[2] ^= state[0]
@@ -28,8 +28,8 @@ def uniform(state: Floats) -> float:
 
 
 def stream(*path: int) -> np.ndarray:
-    """The random stream at a place in the seed tree: the same integers, the same numbers, whoever asks.
+    """The random stream at a place in the seed tree. The same integers give the same numbers, whoever asks.
 
-    The length goes in front: NumPy takes (1, 2) and (1, 2, 0) for the same seed.
+    The path's length goes in front, because NumPy takes (1, 2) and (1, 2, 0) for the same seed.
     """
     return np.random.SeedSequence((len(path), *path)).generate_state(4, np.uint64)

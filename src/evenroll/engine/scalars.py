@@ -1,4 +1,4 @@
-"""Functions of one number that compiled pieces use: exponentials, links, the normal quantile."""
+"""Functions of one number that compiled pieces use: the exponential, link functions and the normal quantile."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from numba.extending import intrinsic
 from evenroll.engine.pieces import FUSED, INTERPRETED
 
 SQRT_2PI = 2.5066282746310002
+LEAST_SOFTPLUS = 1e-6  # the smallest scale of a Gaussian, so that a density stays finite
 
 
 @njit
 def softplus(x: float) -> float:
-    """log(1 + eˣ) without overflow; never below 1e-6, so that a density stays finite."""
+    """log(1 + eˣ) without overflow, and never below LEAST_SOFTPLUS."""
     value = x if x > 20.0 else math.log1p(math.exp(x))
-    return max(value, 1e-6)
+    return max(value, LEAST_SOFTPLUS)
 
 
 @njit
@@ -35,7 +36,7 @@ else:
 
     @intrinsic
     def _exponent(typing_context: Any, x: Any) -> Any:
-        """2ⁿ, where x = 1.5·2⁵² + n: the low bits of x are n, and belong into the exponent."""
+        """2ⁿ, where x = 1.5·2⁵² + n. The low bits of x are n; they are moved into the exponent of the result."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             bits = builder.bitcast(arguments[0], ir.IntType(64))
@@ -45,14 +46,15 @@ else:
         return types.float64(types.float64), codegen
 
 
-_MAGIC = 6755399441055744.0  # 1.5·2⁵²: adding it rounds to an integer
+_MAGIC = 6755399441055744.0  # 1.5·2⁵²: adding it to a number rounds the number to an integer
 
 
 @njit(fastmath=FUSED)
 def exp_negative(x: float) -> float:
-    """eˣ for x ≤ 0, to 1 ulp or so, without branches: a softmax in a loop overlaps them. 0 below −708.
+    """eˣ for x ≤ 0, accurate to about 1 ulp; it is 0 below −708.
 
-    eˣ = 2ⁿ eʳ, n = round(x / ln 2), |r| ≤ ln(2)/2, and Taylor's series of eʳ to r¹³ / 13! (4e-18 relative).
+    There are no branches, so that a softmax can compute several of them at the same time.
+    eˣ = 2ⁿ eʳ, n = round(x / ln 2), |r| ≤ ln(2)/2, and eʳ is Taylor's series up to r¹³ / 13! (relative error 4e-18).
     """
     y = max(x, -708.0)
     shifted = y * 1.4426950408889634 + _MAGIC
@@ -76,7 +78,7 @@ def _poly(x: float, a: float, b: float, c: float, d: float, e: float, f: float, 
 
 @njit
 def normal_quantile(p: float) -> float:
-    """Φ⁻¹(p): ratios of polynomials for the centre and the tails (Wichura 1988, AS 241), relative error 1e-16."""
+    """Φ⁻¹(p), by ratios of polynomials for the centre and for the tails (Wichura 1988, AS 241); relative error 1e-16."""
     q = p - 0.5
     if abs(q) <= 0.425:
         r = 0.180625 - q * q

@@ -1,11 +1,12 @@
-"""Many numbers at a time, spelled out.
+"""Arithmetic on many numbers at a time, spelled out register by register.
 
-Left to itself the compiler either may not vectorise sums (strict arithmetic) or guards every short loop with overlap
-checks. Written with these few words a layer's inner loop is just loads and fused multiply-adds, in an order that is
-fixed here and not by the optimiser: the same bits on every machine with 256-bit registers.
+The compiler cannot be left to do this: strict arithmetic forbids it to vectorise sums, and it guards every short loop with
+checks for overlapping memory. Written with the few functions below, a layer's inner loop is only loads and fused
+multiply-adds. Their order is fixed here and not by the optimiser, so every machine with 256-bit registers gives the same
+bits.
 
-Loops over columns are written once, for a block of `size` registers, and :func:`over_columns` runs them over any
-number of columns. Size 0 is a single number, for the columns left over at the end.
+A loop over columns is written once, for a block of `size` registers, and :func:`over_columns` runs it over any number of
+columns. Size 0 stands for a single number, for the columns left over at the end.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from numba.extending import intrinsic, register_model
 from evenroll.engine.pieces import INTERPRETED
 
 
-class Lanes(types.Type):
+class Registers(types.Type):
     """A block of numbers that fills `size` registers of 256 bits."""
 
     def __init__(self, number: Any, size: int) -> None:
         self.number = number
         self.count = max(size * 256 // number.bitwidth, 1)
-        super().__init__(name=f"Lanes[{number}, {self.count}]")
+        super().__init__(name=f"Registers[{number}, {self.count}]")
 
 
-@register_model(Lanes)
-class _LanesModel(PrimitiveModel):
-    def __init__(self, manager: Any, lanes: Lanes) -> None:
+@register_model(Registers)
+class _RegistersModel(PrimitiveModel):
+    def __init__(self, manager: Any, lanes: Registers) -> None:
         element = manager.lookup(lanes.number).get_value_type()
         super().__init__(manager, lanes, ir.VectorType(element, lanes.count))
 
 
 if INTERPRETED:
 
-    def lanes_of(number: Any) -> int:
+    def width_of(number: Any) -> int:
         return 4
 
     def load(p: Any, i: int, size: int) -> Any:
@@ -82,9 +83,9 @@ if INTERPRETED:
 else:
 
     @intrinsic
-    def lanes_of(context: Any, number: Any) -> Any:
+    def width_of(context: Any, number: Any) -> Any:
         """How many numbers of this type fill a register."""
-        count = Lanes(number.dtype, 1).count
+        count = Registers(number.dtype, 1).count
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return ir.Constant(ir.IntType(64), count)
@@ -94,7 +95,7 @@ else:
     @intrinsic(prefer_literal=True)
     def load(context: Any, p: Any, i: Any, size: Any) -> Any:
         """The numbers p[i], p[i+1], … that fill `size` registers."""
-        kind = Lanes(p.dtype, size.literal_value)
+        kind = Registers(p.dtype, size.literal_value)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             at = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), context.get_value_type(kind).as_pointer())
@@ -117,7 +118,7 @@ else:
     @intrinsic(prefer_literal=True)
     def splat(context: Any, x: Any, size: Any) -> Any:
         """x in every lane of `size` registers."""
-        kind = Lanes(x, size.literal_value)
+        kind = Registers(x, size.literal_value)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             vector = context.get_value_type(kind)
@@ -165,7 +166,7 @@ else:
 
     @intrinsic
     def narrow(context: Any, x: Any, like: Any) -> Any:
-        """A double as a number of the kind `like` points to."""
+        """A double converted to the kind of number that `like` points to."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return context.cast(builder, arguments[0], types.float64, like.dtype)
@@ -196,15 +197,16 @@ else:
 
         return a(a), codegen
 
-    # For each pattern of 8 bits the positions of those set, in front.
+    # For each pattern of 8 bits: first the positions of the bits that are set, then those of the others.
     _BYTE = ir.VectorType(ir.IntType(8), 8)
     _POSITIONS = [[i for wanted in (1, 0) for i in range(8) if bits >> i & 1 == wanted] for bits in range(256)]
 
     @intrinsic
     def list_positive(context: Any, a: Any, b: Any, first: Any, items: Any, count: Any) -> Any:
-        """Append first + i to `items` for the lanes i where a or b is positive; the number of items then.
+        """Append first + i to `items` for every lane i where a or b is positive. Returns the new number of items.
 
-        Without branches: always writes 8 items, so there must be room for them. One register at most.
+        The function has no branches: it always writes 8 items, so there must be room for them. a and b may fill one
+        register at most.
         """
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -224,10 +226,10 @@ else:
 
     @intrinsic
     def dot(context: Any, a: Any, b: Any) -> Any:
-        """Σ a·b: quarters, or registers, one after the other; then first half plus second half, until one is left."""
+        """Σ a·b. Quarters (or registers) are summed one after the other; then halves are added until one number is left."""
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            part = min(a.count, max(a.count // 4, Lanes(a.number, 1).count))
+            part = min(a.count, max(a.count // 4, Registers(a.number, 1).count))
             sums = None
             for first in range(0, a.count, part):
                 x, y = (_lanes(builder, v, list(range(first, first + part))) for v in arguments)
@@ -242,7 +244,10 @@ else:
 
 
 def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
-    """Make `body(size)`, a function of (first column, …) for one block, a function of (number of columns, lanes, …)."""
+    """Turn `body(size)`, which works on one block from a first column on, into a function of (columns, lanes, …).
+
+    The result works on all columns: in blocks of `size` registers, then in single registers, then number by number.
+    """
 
     def loop(body: Callable[[int], Any]) -> Any:
         block, register, number = (njit(forceinline=True)(body(s)) for s in (size, 1, 0))
@@ -263,7 +268,7 @@ def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
 
 
 def aligned(values: np.ndarray, at: int = 0) -> np.ndarray:
-    """A copy whose entry number `at` begins a cache line: registers loaded from there on straddle no two lines."""
+    """A copy whose entry number `at` begins a cache line, so that no register loaded from there on straddles two lines."""
     memory = np.empty(values.nbytes + 64, dtype=np.uint8)
     first = -(memory.ctypes.data + at * values.itemsize) % 64
     copy = memory[first : first + values.nbytes].view(values.dtype)

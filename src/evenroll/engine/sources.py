@@ -1,4 +1,4 @@
-"""A digest of the package's sources: what compiled machine code, or a stored result, depends on."""
+"""A digest of the package's sources, on which compiled machine code and stored results depend."""
 
 from __future__ import annotations
 

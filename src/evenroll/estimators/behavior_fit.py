@@ -1,8 +1,8 @@
-"""π̂, the maximum-likelihood policy of the data: counts for a table; for a network its last layer on fixed features.
+"""π̂, the maximum-likelihood policy of the data: for a table it counts, for a network it fits the last layer.
 
-Authors of the paper: at least 1,000 Adam steps from θ_e, which stops short of the optimum at small budgets.
-Here: Newton's method to the optimum, so early KL curves lie above the published ones. It starts at θ_e, which is as
-near to the optimum as the optimum of half the data would be: nothing is carried from checkpoint to checkpoint.
+The authors of the paper take at least 1,000 steps of Adam from θ_e, which stops short of the optimum at small budgets.
+Here Newton's method goes to the optimum, so that early KL curves lie above the published ones. It starts at θ_e, which is
+as near to the optimum as the optimum of half the data would be. So nothing is carried from checkpoint to checkpoint.
 """
 
 from __future__ import annotations
@@ -16,23 +16,31 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.thin_matrices import apply, column_counts, column_sums, solve_positive, weighted_gram
 from evenroll.errors import DataError
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.policies.heads import LOG_SQRT_2PI
+from evenroll.policies.distributions import (
+    MEAN_LINKS,
+    SCALE_LINKS,
+    Gaussian,
+    Link,
+    log_softmax,
+    normal_log_density,
+    softmax,
+)
 
-ITERATIONS = 300
-CLOSE = 1e-3  # nats of log-likelihood, over all steps, that a Newton step gains at most: then it is the last
-NOTICEABLE = 0.05  # relative change of a step's weight in the curvature; each iteration's error shrinks by this factor
-RIDGE = 1e-9  # relative to each parameter's own curvature: features that never fire or are collinear
+ITERATIONS = 300  # a limit for data on which Newton's method does not settle; a choice
+CLOSE = 1e-3  # a Newton step that gains at most this much log-likelihood (in nats, over all steps) is the last
+NOTICEABLE = 0.05  # a step's weight in the curvature is renewed if it changed by this share, so errors shrink by this factor
+RIDGE = 1e-9  # relative to each parameter's own curvature; it is needed for features that never fire or are collinear
 
 
 def table_cells(policy: TabularSoftmax, rollouts: Rollouts) -> tuple[np.ndarray, np.ndarray]:
-    """(state, action) numbers of every step."""
+    """Which state and which action every step has, as numbers of the table's rows and columns."""
     states = rollouts.column("observations")[:, 0].astype(np.int64)
     actions = rollouts.column("actions")[:, 0].astype(np.int64)
     return states, actions
 
 
 def policy_features(policy: MLP, rollouts: Rollouts) -> np.ndarray:
-    """ψ [N, F]: last hidden activations and a constant 1, from the rollouts if they carry them."""
+    """ψ [N, F]: the last hidden activations and a constant 1. They are taken from the rollouts if these carry them."""
     if rollouts.features is not None:
         return rollouts.features
     return policy.features(rollouts.column("observations"))
@@ -44,7 +52,7 @@ def with_features(rollouts: Rollouts, policy: Policy) -> Rollouts:
 
 
 def with_fit(rollouts: Rollouts, policy: Policy) -> Rollouts:
-    """The same rollouts carrying log π̂ of every step, so that all that need it share one fit."""
+    """The same rollouts carrying log π̂ of every step, so that everything that needs it shares one fit."""
     return dataclasses.replace(rollouts, log_fit=fitted_log_probs(policy, rollouts))
 
 
@@ -56,38 +64,44 @@ def fitted_log_probs(policy: Policy, rollouts: Rollouts) -> np.ndarray:
     if len(actions) == 0:
         return np.zeros(0)
     if isinstance(policy, TabularSoftmax):
-        states, chosen = table_cells(policy, rollouts)
+        states, choices = table_cells(policy, rollouts)
         counts = np.zeros(policy.table.shape)
-        np.add.at(counts, (states, chosen), 1.0)
-        return np.asarray(np.log(counts[states, chosen] / counts.sum(axis=1)[states]))
+        np.add.at(counts, (states, choices), 1.0)
+        return np.asarray(np.log(counts[states, choices] / counts.sum(axis=1)[states]))
     if not isinstance(policy, MLP):
         raise DataError(f"a maximum-likelihood fit of {type(policy).__name__} is not known")
     psi = policy_features(policy, rollouts)
     if policy.n_actions is not None:
-        head = np.concatenate([policy.head_weight.T, policy.head_bias[None]])
+        head = policy.head_matrix
         model = SoftmaxHead(psi, actions[:, 0].astype(np.int64), policy.n_actions)
         return maximise(model, (head[:, 1:] - head[:, :1]).T.ravel())
     return np.sum([_fit_gaussian(policy, psi, actions[:, i], i) for i in range(policy.action_dim)], axis=0)
 
 
 def _fit_gaussian(policy: MLP, psi: np.ndarray, actions: np.ndarray, dimension: int) -> np.ndarray:
-    row = dimension if policy.log_std is not None else 2 * dimension
-    mean = np.append(policy.head_weight[row], policy.head_bias[row])
+    """log π̂ of one dimension of the actions; the dimensions are independent of each other."""
+    distribution = policy.distribution
+    assert isinstance(distribution, Gaussian)
     if policy.log_std is not None:
+        mean = policy.head_matrix[:, dimension]
         phi, scale = np.ones((len(psi), 1)), policy.log_std[dimension : dimension + 1]
     else:
-        phi, scale = psi, np.append(policy.head_weight[row + 1], policy.head_bias[row + 1])
-    return maximise(GaussianHead(psi, phi, actions, policy.mean, policy.scale), np.append(mean, scale))
+        mean = policy.head_matrix[:, 2 * dimension]
+        phi, scale = psi, policy.head_matrix[:, 2 * dimension + 1]
+    links = MEAN_LINKS[distribution.mean], SCALE_LINKS[distribution.scale]
+    return maximise(GaussianHead(psi, phi, actions, *links), np.append(mean, scale))
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------------------
 
 
 class Likelihood(Protocol):
-    """log p(a_t|ψ_t; x) of every step. `at` is what evaluating it leaves behind for the derivatives of the sum.
+    """log p(a_t|ψ_t; x) of every step, and the derivatives of the sum.
 
-    The curvature is made of Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w. `blocks` stand
-    along its diagonal, in the order of the parameters; without a bound, each Gram matrix is such a block.
+    `log_probs` also returns `at`, the intermediate results that the derivatives need. The curvature is made of Gram
+    matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w. The `blocks` stand along its diagonal, in the
+    order of the parameters. If the likelihood is not bounded, each Gram matrix is such a block.
+
     bounded  whether Σ log p has an upper bound whatever the data
     """
 
@@ -103,9 +117,9 @@ class Likelihood(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class SoftmaxHead:
-    """log softmax(0, Wψ)[a]: x = W [actions − 1, features], relative to the first action. Concave.
+    """log softmax(0, Wψ)[a], where x = W [actions − 1, features] is relative to the first action. It is concave in W.
 
-    Where the data can be separated the supremum of the likelihood is approached, not reached.
+    Where the data can be separated, the supremum of the likelihood is approached but not reached.
     """
 
     bounded: ClassVar[bool] = True
@@ -124,10 +138,7 @@ class SoftmaxHead:
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         logits = np.zeros((self.n, len(self.psi)))
         logits[1:] = apply(self.psi, x.reshape(self.n - 1, -1).T).T
-        logits -= logits.max(axis=0)
-        p = np.exp(logits)
-        total = p.sum(axis=0)
-        return logits[self.actions, np.arange(len(self.psi))] - np.log(total), p / total
+        return log_softmax(logits.T)[np.arange(len(self.psi)), self.actions], softmax(logits.T).T
 
     def gradient(self, at: np.ndarray) -> np.ndarray:
         """Σ (1{a} − p) ⊗ ψ."""
@@ -147,14 +158,18 @@ class SoftmaxHead:
 
 @dataclasses.dataclass(frozen=True)
 class GaussianHead:
-    """log N(a; mean(ψw), scale(φu)²): x = (w, u), with the policy's link functions. Not concave, but smooth near θ_e."""
+    """log N(a; mean(ψw), scale(φu)²), where x = (w, u), with the policy's link functions.
+
+    It is not concave in x, but smooth near θ_e. φ is ψ again, or a constant where the scale does not depend on the state.
+    A policy's softplus scale has a floor; the fit's has none, and with few steps in the data it comes to lie below it.
+    """
 
     bounded: ClassVar[bool] = False
     psi: np.ndarray
-    phi: np.ndarray  # ψ again, or a constant where the scale does not depend on the state
+    phi: np.ndarray
     actions: np.ndarray
-    mean: str
-    scale: str
+    mean: Link
+    scale: Link
 
     @property
     def designs(self) -> list[np.ndarray]:
@@ -163,23 +178,18 @@ class GaussianHead:
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         m = self.psi.shape[1]
         raw_mean, raw_scale = apply(self.psi, x[:m, None])[:, 0], apply(self.phi, x[m:, None])[:, 0]
-        mean = np.tanh(raw_mean) if self.mean == "tanh" else raw_mean
-        mean_slope = 1.0 - mean**2 if self.mean == "tanh" else np.ones_like(mean)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a step too far has no likelihood: nan
-            if self.scale == "softplus":
-                scale = np.logaddexp(0.0, raw_scale)
-                scale_slope = -np.expm1(-scale)  # the sigmoid
-            else:
-                scale = scale_slope = np.exp(raw_scale)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # after a step too far the likelihood is nan
+            mean, scale = self.mean.of(raw_mean), self.scale.of(raw_scale)
             z = (self.actions - mean) / scale
-            return -0.5 * z**2 - np.log(scale) - LOG_SQRT_2PI, (z, mean_slope / scale, scale_slope / scale)
+            slopes = self.mean.slope(mean) / scale, self.scale.slope(scale) / scale
+            return normal_log_density(z, np.log(scale)), (z, *slopes)
 
     def gradient(self, at: tuple[np.ndarray, ...]) -> np.ndarray:
         z, by_mean, by_scale = at
         return np.concatenate([column_sums(self.psi, by_mean * z), column_sums(self.phi, by_scale * (z**2 - 1.0))])
 
     def weights(self, at: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        """Their expectation (Fisher scoring): mean and scale are orthogonal."""
+        """The expected curvature (Fisher scoring), in which mean and scale do not mix."""
         return [at[1] ** 2, 2.0 * at[2] ** 2]
 
     def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]:
@@ -199,13 +209,13 @@ def maximise(model: Likelihood, start: np.ndarray) -> np.ndarray:
         gradient = model.gradient(at) - prior * (x - start)
         step = curvature.solve(gradient)
         height = _height(log_p, prior, x - start)
-        for halvings in range(100):  # many where θ_e is all but certain and the data is not
+        for halvings in range(100):  # many are needed where θ_e is all but certain and the data is not
             further = x + step / 2.0**halvings
             log_p_there, there = model.log_probs(further)
             if _height(log_p_there, prior, further - start) >= height:
                 break
         else:
-            break  # as high as rounding lets it
+            break  # rounding lets it go no higher
         x, log_p, at = further, log_p_there, there
         if gradient @ step < CLOSE:
             break
@@ -220,9 +230,10 @@ def _height(log_p: np.ndarray, prior: np.ndarray, away: np.ndarray) -> float:
 class Curvature:
     """The matrix of second derivatives, kept up to date only in the steps whose weight has changed noticeably.
 
-    prior  [parameters] steps like θ_e's own that each is given for free. Where the likelihood has no bound, one step on
-           which the feature fires: else it is infinite while some feature has fired only once (a Gaussian around that
-           action, of no width), which among many features it has for most of a trial.
+    prior  [parameters]: the curvature at θ_e of the steps that each parameter is given for free. Where the likelihood has
+           a bound, there are none. Where it has none, each parameter is given one step on which its feature fires. Without
+           that step the likelihood would be infinite as long as some feature has fired only once, because a Gaussian of no
+           width fits that one action. Among many features there is such a feature for most of a trial.
     """
 
     def __init__(self, model: Likelihood, at: Any) -> None:

@@ -1,6 +1,6 @@
 """Doubly robust estimators: the model's value, corrected by importance-weighted surprises.
 
-With a Q that does not come from the same data DR is unbiased whatever Q is; with the Q̂ fitted here it is consistent.
+With a Q that does not come from the same data, DR is unbiased whatever Q is. With the Q̂ fitted here it is consistent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evenroll.policies import Policy
 def doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | None = None) -> float:
     """DR(D) = (1/n) Σᵢ [V(s₀) + Σ_t γᵗ w_t (r_t + γ V_{t+1}(s_{t+1}) − Q_t(s_t, a_t))], with the weights of PDIS.
 
-    V is 0 after the last step of a trajectory. q: a fixed Q-function; if left out, Q̂ is fitted to the same data.
+    V is 0 after the last step of a trajectory. `q` is a fixed Q-function; without it Q̂ is fitted to the same data.
     """
     v, surprise = _model(rollouts, policy, q)
     starts = np.concatenate([[0], rollouts.ends[:-1]])
@@ -27,7 +27,8 @@ def doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | None = None
 def weighted_doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | None = None) -> float:
     """WDR(D) = (1/n) Σᵢ V(s₀) + Σᵢ Σ_t γᵗ w̃_t (r_t + γ V_{t+1}(s_{t+1}) − Q_t(s_t, a_t)), w̃_tⁱ = w_tⁱ / Σⱼ w_tʲ.
 
-    Thomas and Brunskill 2016: a trajectory that has ended keeps its last weight in the sum over j. Biased, consistent.
+    As in Thomas and Brunskill 2016, a trajectory that has ended keeps its last weight in the sum over j. The estimate is
+    biased and consistent.
     """
     v, surprise = _model(rollouts, policy, q)
     starts = np.concatenate([[0], rollouts.ends[:-1]])
@@ -39,7 +40,7 @@ def weighted_doubly_robust(rollouts: Rollouts, policy: Policy, q: QFunction | No
 
 
 def _model(rollouts: Rollouts, policy: Policy, q: QFunction | None) -> tuple[np.ndarray, np.ndarray]:
-    """V_t(s_t) and γᵗ (r_t + γ V_{t+1}(s_{t+1}) − Q_t(s_t, a_t)) of every step; where the model knows nothing it says 0."""
+    """V_t(s_t) and γᵗ (r_t + γ V_{t+1}(s_{t+1}) − Q_t(s_t, a_t)) of every step. It is 0 where the model knows nothing."""
     finished(rollouts)
     taken, v = (np.nan_to_num(x) for x in (q.along(rollouts) if q else values_along(rollouts, policy)))
     following = np.append(v[1:], 0.0)
@@ -51,7 +52,7 @@ def _model(rollouts: Rollouts, policy: Policy, q: QFunction | None) -> tuple[np.
 def _log_totals(log_w: np.ndarray, times: np.ndarray, lengths: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """log Σⱼ w_tʲ for every time t."""
     longest = int(lengths.max())
-    ended = _log_sums(log_w[ends - 1], lengths, longest + 1)  # what leaves after its last step, at time `length`
+    ended = _log_sums(log_w[ends - 1], lengths, longest + 1)  # by the time after the last step
     return np.asarray(np.logaddexp(_log_sums(log_w, times, longest), np.logaddexp.accumulate(ended)[:longest]))
 
 

@@ -5,11 +5,11 @@ model is fitted to all steps, and Q_h(s, a), the value of an action with h steps
 
     Q_0 = 0,   Q_h(s, a) = r̂(s, a) + γ Σ_{s'} p̂(s'|s, a) Σ_{a'} π_e(a'|s') Q_{h−1}(s', a'),   h = 1 … horizon
 
-which is the linear system with time in the state, solved from its end. Without a horizon Q = r̂ + γ P̂ π_e Q is solved.
+This is the linear system with time in the state, solved from its end. Without a horizon, Q = r̂ + γ P̂ π_e Q is solved.
 
-What the data leaves open. The observation after a trajectory's last step is not recorded. After termination there is
-none; at the horizon (h = 1) none is needed, but neither may that step tell p̂ anything: it would count if the
-trajectory happened to terminate there and not otherwise. Only finished trajectories are used.
+The observation after a trajectory's last step is not recorded. After termination there is none. At the horizon (h = 1) none
+is needed, but that step may not tell p̂ anything either: it would count if the trajectory happened to terminate there, and
+not otherwise. Only finished trajectories are used.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.behavior_fit import policy_features, table_cells
 from evenroll.estimators.importance import finished
 from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.policies.distributions import Categorical
 
-RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # relative to each feature's own sum of squares; the first that is stable
+# Ridges relative to each feature's own sum of squares. The first one with which the values do not run away is taken.
+RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 
 class QFunction(Protocol):
@@ -58,12 +60,12 @@ def values_along(rollouts: Rollouts, policy: Policy) -> tuple[np.ndarray, np.nda
 
 
 def with_q(rollouts: Rollouts, policy: Policy) -> Rollouts:
-    """The same rollouts carrying Q̂ and V̂, so that all that need them share one fit."""
+    """The same rollouts carrying Q̂ and V̂, so that everything that needs them shares one fit."""
     return dataclasses.replace(rollouts, q_fit=values_along(rollouts, policy))
 
 
 def start_value(v: np.ndarray, rollouts: Rollouts) -> float:
-    """Mean of V̂_0 over the first states of the finished trajectories; v: V̂_t(s_t) of every step."""
+    """The mean of V̂_0 over the first states of the finished trajectories, where v is V̂_t(s_t) of every step."""
     finished(rollouts)
     starts = np.concatenate([[0], rollouts.ends[:-1]])
     value = float(v[starts].mean())
@@ -76,11 +78,11 @@ def start_value(v: np.ndarray, rollouts: Rollouts) -> float:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Transitions:
     """The steps of the finished trajectories: their time, and which of them tell what comes next.
 
-    going  rows followed by another step: row + 1 is the successor
-    over   rows after which the trajectory terminated, before the horizon
+    going  the rows that are followed by another step; the successor of such a row is row + 1
+    over   the rows after which the trajectory terminated, before the horizon
     """
 
     times: np.ndarray
@@ -89,8 +91,11 @@ class Steps:
     horizon: int | None
 
 
-def steps_of(rollouts: Rollouts) -> Steps:
-    """The horizon is the recorded one, else the length at which trajectories were truncated, else there is none."""
+def steps_of(rollouts: Rollouts) -> Transitions:
+    """The transitions of some rollouts.
+
+    The horizon is the recorded one, or the length at which trajectories were truncated. Without either there is none.
+    """
     lengths, ends = rollouts.lengths, rollouts.ends
     horizon = rollouts.horizon
     if horizon is None and rollouts.truncated:
@@ -102,7 +107,7 @@ def steps_of(rollouts: Rollouts) -> Steps:
     last = np.zeros(total, dtype=bool)
     last[ends - 1] = True
     before = rollouts.terminated & (True if horizon is None else lengths < horizon)
-    return Steps(times, np.flatnonzero(~last), ends[before] - 1, horizon)
+    return Transitions(times, np.flatnonzero(~last), ends[before] - 1, horizon)
 
 
 # ---- on a table ----------------------------------------------------------------------------------------------
@@ -110,7 +115,7 @@ def steps_of(rollouts: Rollouts) -> Steps:
 
 @dataclass(frozen=True)
 class TableQ:
-    """q [horizon + 1, states, actions] and v [horizon + 1, states] by steps to go; one entry if there is no horizon."""
+    """q [horizon + 1, states, actions] and v [horizon + 1, states] by steps to go. Without a horizon they have one entry."""
 
     q: np.ndarray
     v: np.ndarray
@@ -124,8 +129,11 @@ class TableQ:
 
 
 def fit_table(rollouts: Rollouts, policy: TabularSoftmax) -> TableQ:
-    """r̂ and p̂ are means and frequencies. Actions that were never taken in a state leave its value to the others:
-    π_e is renormalised over those that were; a state where it has no such action has value nan."""
+    """The fit takes mean rewards as r̂, and frequencies as p̂.
+
+    Actions that were never taken in a state leave its value to the others: π_e is renormalised over the actions that were
+    taken. A state where π_e would take none of them has the value nan.
+    """
     from scipy import sparse
 
     steps = steps_of(rollouts)
@@ -140,7 +148,7 @@ def fit_table(rollouts: Rollouts, policy: TabularSoftmax) -> TableQ:
     P = sparse.coo_array((frequency, (cells[steps.going], states[steps.going + 1])), shape=(S * A, S)).tocsr()
 
     tried = (moves > 0).reshape(S, A)
-    tried |= (visits > 0).reshape(S, A) & ~tried.any(axis=1, keepdims=True)  # states met at the horizon only
+    tried |= (visits > 0).reshape(S, A) & ~tried.any(axis=1, keepdims=True)  # states that were met at the horizon only
     pi = np.where(tried, policy.table, 0.0)
     with np.errstate(invalid="ignore"):
         pi /= pi.sum(axis=1, keepdims=True)
@@ -159,7 +167,7 @@ def fit_table(rollouts: Rollouts, policy: TabularSoftmax) -> TableQ:
 
 
 def _stationary(P: Any, pi: np.ndarray, r: np.ndarray, gamma: float) -> np.ndarray:
-    """V = r + γ P_π V; nan where a state with r = nan can be reached."""
+    """The V with V = r + γ P_π V. It is nan wherever a state with r = nan can be reached."""
     from scipy import sparse
     from scipy.sparse.linalg import splu
 
@@ -180,43 +188,37 @@ def _stationary(P: Any, pi: np.ndarray, r: np.ndarray, gamma: float) -> np.ndarr
 class ActionBasis:
     """Functions of the action, h(s, a) [k], and their means under π_e, h̄(s) = Σ_a π_e(a|s) h(s, a).
 
-    Discrete actions: 1{a}, and h̄ = π_e. Gaussian: 1, z and (z² − 1)/√2 of each dimension, z = (a − μ_e)/σ_e: h̄ = (1, 0, …).
+    For discrete actions h is 1{a}, and h̄ = π_e. For Gaussian actions h is 1 and the scores of the action, whose means
+    are 0, so that h̄ = (1, 0, …).
     """
 
     policy: MLP
 
     def values(self, psi: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """h of every step, [N, k]."""
         if self.policy.n_actions is not None:
             return np.asarray(np.eye(self.policy.n_actions)[actions[:, 0].astype(np.int64)])
-        mean, scale = gaussian_parameters(self.policy, psi)
-        z = (actions - mean) / scale
-        return np.concatenate([np.ones((len(z), 1)), z, (z**2 - 1.0) / np.sqrt(2.0)], axis=1)
+        scores = self.policy.distribution.scores(outputs_of(self.policy, psi), actions)
+        return np.append(np.ones((len(scores), 1)), scores, axis=1)
 
     def means(self, psi: np.ndarray) -> np.ndarray:
-        if self.policy.n_actions is not None:
-            logits = _head(self.policy, psi)
-            p = np.exp(logits - logits.max(axis=1, keepdims=True))
-            return np.asarray(p / p.sum(axis=1, keepdims=True))
-        h = np.zeros((len(psi), 1 + 2 * self.policy.action_dim))
+        """h̄ of every step, [N, k]."""
+        distribution = self.policy.distribution
+        if isinstance(distribution, Categorical):
+            return distribution.probabilities(outputs_of(self.policy, psi))
+        h = np.zeros((len(psi), 1 + distribution.score_kinds))
         h[:, 0] = 1.0
         return h
 
 
-def _head(policy: MLP, psi: np.ndarray) -> np.ndarray:
-    return apply(psi, np.concatenate([policy.head_weight.T, policy.head_bias[None]]))
-
-
-def gaussian_parameters(policy: MLP, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and scale of π_e, [N, action_dim] each."""
-    raw = _head(policy, psi)
-    mean = raw if policy.log_std is not None else raw[:, 0::2]
-    scale = np.exp(policy.log_std) * np.ones_like(mean) if policy.log_std is not None else np.logaddexp(0.0, raw[:, 1::2])
-    return np.tanh(mean) if policy.mean == "tanh" else mean, scale
+def outputs_of(policy: MLP, psi: np.ndarray) -> np.ndarray:
+    """The policy's outputs [N, outputs] from its features ψ [N, F + 1]."""
+    return policy.outputs_of_rows(apply(psi, policy.head_matrix))
 
 
 @dataclass(frozen=True)
 class LinearQ:
-    """Q_h(s, a) = h(s, a)ᵀ W_h ψ(s), W [horizon + 1, k, F] by steps to go; one entry if there is no horizon."""
+    """Q_h(s, a) = h(s, a)ᵀ W_h ψ(s), W [horizon + 1, k, F] by steps to go. Without a horizon W has one entry."""
 
     weights: np.ndarray
     policy: MLP
@@ -240,8 +242,8 @@ def fit_linear(rollouts: Rollouts, policy: MLP) -> LinearQ:
 
         w_h = ρ + γ M w_{h−1},   ρ = (ΦᵀΦ)⁻¹ Φᵀr,   M = (ΦᵀΦ)⁻¹ ΦᵀΦ̄'   (rows that terminate have Φ̄' = 0)
 
-    True dynamics never make values larger than the rewards allow; where a fit to little data does, by more than twice,
-    the ridge is raised until it does not.
+    True dynamics never make values larger than the rewards allow. Where a fit to little data makes them more than twice as
+    large, the ridge is raised until it does not.
     """
     steps = steps_of(rollouts)
     total = len(steps.times)
@@ -264,13 +266,13 @@ def fit_linear(rollouts: Rollouts, policy: MLP) -> LinearQ:
     d = k * m
     bound = 2.0 * np.abs(rollouts.column("rewards")[:total]).max() * discount_sum(rollouts.gamma, steps.horizon)
     for ridge in RIDGES:
-        penalty = np.where(np.arange(d) % m == m - 1, RIDGES[0], ridge)  # the constant is left alone
+        penalty = np.where(np.arange(d) % m == m - 1, RIDGES[0], ridge)  # the constant feature gets the smallest ridge
         rho = solve_positive(G.reshape(d, d), c.reshape(d, 1), penalty)[:, 0]
         M = rollouts.gamma * solve_positive(G_known.reshape(d, d), B.reshape(d, d), penalty)
         W = _recursion(rho, M, steps.horizon).reshape(-1, k, m)
         with np.errstate(over="ignore", invalid="ignore"):
             largest = np.abs((ahead * apply(psi, W[-1].T)).sum(axis=1)).max()
-        if largest <= bound:  # nan is not
+        if largest <= bound:  # false for nan
             return LinearQ(W, policy)
     raise NoEstimate(f"{total} steps are too few for a linear model of {d} features: its values run away")
 

@@ -1,10 +1,11 @@
-"""Fitted Q-evaluation with a network, as the paper's authors did it. Slow; needs PyTorch (the torch extra).
+"""Fitted Q-evaluation with a network, as the paper's authors did it. It is slow, and needs PyTorch (the torch extra).
 
-Authors: 2×256 ReLU on [time, state, action], 64-d embeddings of discrete states and actions, Adam 1e-3 with cosine
-decay, batch 5120, at least 1,000 updates, the target copied at every update, Q clipped to the possible range where
-γ < 1, 31 sampled next actions where they are real, warm start from checkpoint to checkpoint.
-Here: the same, but 1,000 updates from a fresh network every time (an estimate depends on its data only), the time
-as a share of the horizon, and vector observations standardised by the data.
+The authors have a network of two layers of 256 ReLUs on [time, state, action], with 64-d embeddings of discrete states and
+actions. They train it with Adam, a learning rate of 1e-3 with cosine decay, batches of 5120, and at least 1,000 updates.
+The target is copied at every update, Q is clipped to the possible range where γ < 1, and where actions are real 31 next
+ones are sampled. Each checkpoint starts from the network of the one before.
+Here everything is the same, with three exceptions. Every fit makes 1,000 updates of a fresh network, so that an estimate
+depends on its data only; the time is a share of the horizon; and vector observations are standardised by the data.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError, SpecError
 from evenroll.estimators.behavior_fit import policy_features, table_cells
-from evenroll.estimators.fqe import ActionBasis, discount_sum, gaussian_parameters, steps_of
+from evenroll.estimators.fqe import discount_sum, outputs_of, steps_of
 from evenroll.estimators.importance import finished
 from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.policies.distributions import Categorical, Gaussian
 
 
 @dataclass(frozen=True)
 class NetSettings:
-    """The authors' values."""
+    """The settings of the network and of its training. The defaults are the authors' values."""
 
     width: int = 256
     embedding: int = 64
@@ -37,14 +39,15 @@ class NetSettings:
     seed: int = 0
 
 
-# For many trials. Chosen among three settings by time and by the distance from the known value on one on-policy data set
-# of each cartpole (seed (0, 1), which is also a trial of fig14): 400 updates gave values 5 – 26 % too small at 64 and 512
-# episodes, these within 4 %, in 10 – 13 s a fit on a busy core. The authors' values: 286 s, extrapolated from 20 updates.
+# These settings make many trials affordable. They were chosen among three by time and by the distance from the known value
+# on one on-policy data set of each cartpole (seed (0, 1), which is also a trial of fig14). 400 updates gave values 5 – 26 %
+# too small at 64 and 512 episodes; these settings came within 4 %, in 10 – 13 s a fit on a busy core. The authors' values
+# would take 286 s, extrapolated from 20 updates.
 SMALL = NetSettings(width=64, embedding=16, learning_rate=3e-3, batch=256, next_actions=3)
 
 
 def fitted_q_network(rollouts: Rollouts, policy: Policy, settings: NetSettings | None = None) -> float:
-    """FQE(D) = (1/n) Σᵢ E_{a~π_e} Q(0, s₀ⁱ, a), Q a network fitted to r + γ E_{a'~π_e} Q(t + 1, s', a').
+    """FQE(D) = (1/n) Σᵢ E_{a~π_e} Q(0, s₀ⁱ, a), with Q a network fitted to r + γ E_{a'~π_e} Q(t + 1, s', a').
 
     Time is an input, so after the step at the horizon the value is 0, as it is after termination.
     """
@@ -117,7 +120,7 @@ class _Data:
             states = table_cells(policy, rollouts)[0][: self.size]
             self.states = self.torch.as_tensor(states)
             self.state_codes = self._parameter((len(policy.table), settings.embedding), 1.0)
-            self.policy = (self._real(policy.table[states]),)
+            self.policy: tuple[Any, ...] = (self._real(policy.table[states]),)
             return
         if not isinstance(policy, MLP):
             raise DataError(f"fqe-net does not know how {type(policy).__name__} chooses")
@@ -125,14 +128,19 @@ class _Data:
         spread = observations.std(axis=0)
         self.states = self._real((observations - observations.mean(axis=0)) / np.where(spread == 0.0, 1.0, spread))
         psi = policy_features(policy, rollouts)[: self.size]
-        arrays = (ActionBasis(policy).means(psi),) if policy.n_actions is not None else gaussian_parameters(policy, psi)
+        outputs, distribution = outputs_of(policy, psi), policy.distribution
+        if isinstance(distribution, Categorical):
+            arrays = [distribution.probabilities(outputs)]
+        else:
+            assert isinstance(distribution, Gaussian)
+            arrays = [distribution.means(outputs), distribution.scales(outputs)]
         self.policy = tuple(self._real(x) for x in arrays)
 
     def _real(self, x: np.ndarray) -> Any:
         return self.torch.as_tensor(np.ascontiguousarray(x, dtype=np.float32))
 
     def _parameter(self, shape: tuple[int, ...], bound: float) -> Any:
-        """Uniform in ± bound, from this fit's own random numbers."""
+        """A parameter whose entries are uniform in ± bound, drawn from this fit's own random numbers."""
         x = (2.0 * self.torch.rand(shape, generator=self.random) - 1.0) * bound
         self.parameters.append(x.requires_grad_())
         return x
@@ -150,7 +158,7 @@ class _Data:
         return x[:, 0]
 
     def value(self, rows: Any) -> Any:
-        """E_{a~π_e} Q(t, s, a): over all actions, or over a few drawn."""
+        """E_{a~π_e} Q(t, s, a), the mean over all actions if they are discrete, or over a few that are drawn."""
         torch = self.torch
         if self.n_actions is not None:
             columns = [self.q(rows, torch.full_like(rows, a)) for a in range(self.n_actions)]

@@ -1,7 +1,7 @@
 """Importance sampling over whole trajectories, wᵢ = Π π_e/π_b, with the weights in log space.
 
-An action the behaviour policy cannot take (π_b = 0) in the data is an error that names the step: whatever made the
-data, it was not that policy. An action π_e never takes gives its trajectory weight 0.
+An action with π_b = 0 in the data is an error that names the step, because the behaviour policy cannot have made such
+data. An action with π_e = 0 gives its trajectory the weight 0.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def step_log_ratios(rollouts: Rollouts) -> np.ndarray:
 
 
 def sum_by_trajectory(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Sums over finished trajectories, each on its own: no error is carried from one to the next."""
+    """The sum over each finished trajectory, made separately so that no rounding error is carried to the next one."""
     return np.add.reduceat(values[: ends[-1]], np.concatenate([[0], ends[:-1]])) if len(ends) else np.zeros(0)
 
 
 def trajectory_log_weights(rollouts: Rollouts) -> np.ndarray:
-    """log wᵢ [n], from the steps where they were recorded, else as summed up while collecting."""
+    """log wᵢ [n]. They come from the steps if those were recorded, otherwise from the sums made while collecting."""
     finished(rollouts)
     if rollouts.log_e is not None and rollouts.log_b is not None:
         return sum_by_trajectory(step_log_ratios(rollouts), rollouts.ends)
@@ -76,17 +76,17 @@ def _relative(log_w: np.ndarray) -> np.ndarray:
 
 
 def ordinary_importance_sampling(rollouts: Rollouts) -> float:
-    """OIS(D) = (1/n) Σᵢ wᵢ g(Hᵢ). Unbiased."""
+    """OIS(D) = (1/n) Σᵢ wᵢ g(Hᵢ). It is unbiased."""
     return ordinary(trajectory_log_weights(rollouts), rollouts.returns)
 
 
 def weighted_importance_sampling(rollouts: Rollouts) -> float:
-    """WIS(D) = Σᵢ wᵢ g(Hᵢ) / Σᵢ wᵢ. Biased, consistent; within the range of the returns."""
+    """WIS(D) = Σᵢ wᵢ g(Hᵢ) / Σᵢ wᵢ. It is biased, consistent, and within the range of the returns."""
     return weighted(trajectory_log_weights(rollouts), rollouts.returns)
 
 
 def weighted_then_monte_carlo(rollouts: Rollouts) -> float:
-    """(WIS+MC): WIS on the initial data, MC on the new, weighted by their numbers of trajectories."""
+    """WIS on the initial data and MC on the new data, weighted by their numbers of trajectories (the paper's WIS+MC)."""
     initial, new = rollouts.split_initial()
     if initial.episodes == 0:
         return monte_carlo(new)
@@ -98,7 +98,7 @@ def weighted_then_monte_carlo(rollouts: Rollouts) -> float:
 
 
 def effective_sample_size(log_w: np.ndarray) -> float:
-    """(Σ w)² / Σ w²: how many equally weighted trajectories the weights are worth; 0 if all weights are 0."""
+    """(Σ w)² / Σ w²: how many equally weighted trajectories the weights are worth. It is 0 if all weights are 0."""
     if log_w.max() == -np.inf:
         return 0.0
     w = _relative(log_w)
@@ -106,5 +106,5 @@ def effective_sample_size(log_w: np.ndarray) -> float:
 
 
 def largest_weight(log_w: np.ndarray) -> float:
-    """The largest trajectory's share of all weight, 1/n if all are equal; 0 if all weights are 0."""
+    """The largest weight's share of all weight: 1/n if all weights are equal, and 0 if all are 0."""
     return float(1.0 / _relative(log_w).sum()) if log_w.max() > -np.inf else 0.0

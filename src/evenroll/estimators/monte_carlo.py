@@ -1,4 +1,4 @@
-"""The plain mean."""
+"""Monte Carlo: the plain mean of the returns."""
 
 from __future__ import annotations
 

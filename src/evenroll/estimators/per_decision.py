@@ -29,13 +29,13 @@ def discounts(rollouts: Rollouts) -> np.ndarray:
 
 
 def per_decision_importance_sampling(rollouts: Rollouts) -> float:
-    """PDIS(D) = (1/n) Σᵢ Σ_t γᵗ w_t r_t. Unbiased; never more variable than the decisions it leaves out make OIS."""
+    """PDIS(D) = (1/n) Σᵢ Σ_t γᵗ w_t r_t. It is unbiased. Later decisions, which add noise to OIS, are left out."""
     log_w = running_log_weights(rollouts)
     return weighted_sum(log_w, discounts(rollouts) * rollouts.column("rewards")[: len(log_w)]) / rollouts.episodes
 
 
 def weighted_sum(log_w: np.ndarray, values: np.ndarray) -> float:
-    """Σ exp(log w) x, or no estimate where that is beyond floating point."""
+    """Σ exp(log w) x. It raises `NoEstimate` where the sum is beyond floating point."""
     top = float(np.max(log_w, initial=-np.inf, where=values != 0.0))
     if top == -np.inf:
         return 0.0

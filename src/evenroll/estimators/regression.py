@@ -1,7 +1,7 @@
 """Regression importance sampling: the behaviour policy is the one the data looks like, π̂, not the one that made it.
 
-π̂ is the maximum-likelihood policy of all steps, the unfinished trajectory's included (fitting.py); only finished
-trajectories are weighted. The weights then correct sampling error as well as a different behaviour policy.
+π̂ is the maximum-likelihood policy of all steps, those of the unfinished trajectory included (behavior_fit.py). Only
+finished trajectories are weighted. The weights then correct sampling error as well as a different behaviour policy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def fitted_log_weights(rollouts: Rollouts, policy: Policy) -> np.ndarray:
 
 
 def regression_importance_sampling(rollouts: Rollouts, policy: Policy) -> float:
-    """RIS(D) = (1/n) Σᵢ g(Hᵢ) Π_t π_e(a_t|s_t) / π̂(a_t|s_t). Biased, consistent."""
+    """RIS(D) = (1/n) Σᵢ g(Hᵢ) Π_t π_e(a_t|s_t) / π̂(a_t|s_t). It is biased and consistent."""
     return ordinary(fitted_log_weights(rollouts, policy), rollouts.returns)
 
 
 def weighted_regression_importance_sampling(rollouts: Rollouts, policy: Policy) -> float:
-    """WRIS(D) = Σᵢ wᵢ g(Hᵢ) / Σᵢ wᵢ with the weights of RIS: within the range of the returns."""
+    """WRIS(D) = Σᵢ wᵢ g(Hᵢ) / Σᵢ wᵢ with the weights of RIS. It is within the range of the returns."""
     return weighted(fitted_log_weights(rollouts, policy), rollouts.returns)

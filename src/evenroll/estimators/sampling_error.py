@@ -1,4 +1,4 @@
-"""How far a data set is from on-policy: two measures of the paper (appendix on sampling error)."""
+"""How far a data set is from on-policy: the paper's two measures (appendix on sampling error)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from evenroll.policies import External, Policy
 
 
 def kl_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
-    """(1/N) Σ_t log π̂(a_t|s_t) − log π_e(a_t|s_t), π̂ the maximum-likelihood policy of the data.
+    """(1/N) Σ_t log π̂(a_t|s_t) − log π_e(a_t|s_t), where π̂ is the maximum-likelihood policy of the data.
 
-    paper: a sum; published numbers: the mean; here: the mean. The unfinished trajectory counts.
-    nan without data.
+    paper: a sum; published numbers: the mean; here: the mean. The unfinished trajectory counts. Without data it is nan.
     """
     if rollouts.steps == 0:
         return float("nan")
@@ -23,18 +22,18 @@ def kl_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
 
 
 def gradient_sampling_error(rollouts: Rollouts, policy: Policy) -> float:
-    """Mean absolute entry of (1/N) Σ_t ∇log π_e(a_t|s_t): zero if every score is balanced."""
+    """Mean absolute entry of (1/N) Σ_t ∇log π_e(a_t|s_t): it is 0 if every score is balanced."""
     if rollouts.steps == 0:
         return float("nan")
-    if isinstance(policy, External):  # of the last layer
-        scores = policy.output_scores(rollouts.column("outputs"), rollouts.column("actions"))
+    if isinstance(policy, External):  # only the scores of the last layer are known
+        scores = policy.distribution.scores(rollouts.column("outputs"), rollouts.column("actions"))
         return float(np.mean(np.abs(scores.T @ rollouts.column("features"))) / rollouts.steps)
     total = policy.score_sum(rollouts.column("observations"), rollouts.column("actions"))
     return float(np.mean(np.abs(total.astype(np.float64))) / rollouts.steps)
 
 
 def gradient_sampling_errors(rollouts: Rollouts, policy: Policy, checkpoints: Sequence[int]) -> np.ndarray:
-    """[checkpoints]: :func:`gradient_sampling_error` after so many new steps; scores are summed once. nan without data."""
+    """[checkpoints]: `gradient_sampling_error` after that many new steps; scores are summed once. Without data it is nan."""
     observations, actions = rollouts.column("observations"), rollouts.column("actions")
     result = np.full(len(checkpoints), np.nan)
     total, done = np.zeros(policy.parameters), 0

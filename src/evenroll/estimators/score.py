@@ -8,8 +8,9 @@ from evenroll.policies import Policy
 
 
 def score(rollouts: Rollouts, policy: Policy) -> float:
-    """Intercept of the returns regressed on Σ_t γᵗ Â(s_t, a_t), Â in the span of the scores and cross-fitted (scores.py).
+    """The intercept of the returns regressed on Σ_t γᵗ Â(s_t, a_t), as `score_regression.py` has it.
 
-    Consistent for on-policy and for balanced data; data from another policy keeps the part of A outside the span.
+    The estimate is consistent for on-policy and for balanced data. On data from another policy it keeps an error, from the
+    part of the advantages that lies outside the span of the scores.
     """
     return score_regression(rollouts, policy).value

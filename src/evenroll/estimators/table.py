@@ -1,10 +1,11 @@
-"""Estimators by name, each with a record that says what it needs to be kept."""
+"""Estimators by name, each with a record that says what must be kept for it. Users name their own `module:function`."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,18 +30,19 @@ from evenroll.estimators.regression import (
 )
 from evenroll.estimators.score import score
 from evenroll.policies import Policy
-from evenroll.text.specs import closest
+from evenroll.text.names import is_named, named
+from evenroll.text.specs import check_name, closest
 
 
 @dataclass(frozen=True)
 class Estimator:
     """An estimator with a name, and what it needs.
 
-    function     of (rollouts, policy)
+    function     computes the estimate from (rollouts, policy)
     needs        what must be recorded: returns, weights or every step
     log_weights  the trajectory weights it uses, for effective sample size and largest weight; None if it uses none
-    features     whether it works on the policy's features (worth computing once for all prefixes of a trial)
-    fits         gives the rollouts what it would fit to them, so that others of the same data share it: π̂ or Q̂
+    features     whether it works on the policy's features, which are worth computing once for all prefixes of a trial
+    fits         returns the rollouts with the fit that it needs (π̂ or Q̂), so that several estimators share one fit
     """
 
     name: str
@@ -51,14 +53,18 @@ class Estimator:
     fits: Callable[[Rollouts, Policy], Rollouts] | None = None
 
     def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
-        return self.function(rollouts, policy)
+        estimate: Any = self.function(rollouts, policy)
+        try:
+            return float(estimate)
+        except (TypeError, ValueError):
+            raise SpecError(f"{self.name} must give a number, not {estimate!r:.60}") from None
 
 
 def _recorded(rollouts: Rollouts, policy: Policy) -> np.ndarray:
     return trajectory_log_weights(rollouts)
 
 
-# Functions with a name, not lambdas: an estimator travels to other processes.
+# These functions have names, because an estimator travels to other processes and a lambda does not pickle.
 
 
 def _mc(rollouts: Rollouts, policy: Policy) -> float:
@@ -107,10 +113,32 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def get_estimator(spec: str | Estimator) -> Estimator:
-    """An estimator by name, or the object itself."""
-    if isinstance(spec, Estimator):
-        return spec
-    if spec not in ESTIMATORS:
-        raise SpecError(f"unknown estimator {spec!r}{closest(spec, ESTIMATORS)}; known: {', '.join(ESTIMATORS)}")
-    return ESTIMATORS[spec]
+EstimatorLike = str | Estimator | Callable[[Rollouts, Policy], float]  # what `get_estimator` accepts
+
+
+def get_estimator(spec: EstimatorLike) -> Estimator:
+    """An estimator by name, or the object itself, or one made of a function of (rollouts, policy).
+
+    For a plain function every step is kept. A function that needs less says so in a record:
+    `Estimator("mine", function, "returns")`.
+    """
+    estimator: Any = spec
+    if isinstance(spec, str):
+        if spec not in ESTIMATORS and not is_named(spec):
+            names = f"{', '.join(ESTIMATORS)}, or module:function for one of your own"
+            raise SpecError(f"unknown estimator {spec!r}{closest(spec, ESTIMATORS)}; known: {names}")
+        estimator = ESTIMATORS[spec] if spec in ESTIMATORS else named(spec)
+    if not isinstance(estimator, Estimator):
+        if not callable(estimator) or isinstance(estimator, type) or not _takes_two(estimator):
+            raise SpecError(f"{spec!r} is not an estimator: give a name, an Estimator, or a function of (rollouts, policy)")
+        estimator = Estimator(getattr(estimator, "__name__", type(estimator).__name__), estimator, "steps")
+    check_name("estimator", estimator.name, ESTIMATORS.get(estimator.name) not in (None, estimator))
+    return estimator
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""For those who own their loop: `act`, `observe`, `result`. `evaluate` runs the same on Gymnasium environments.
+"""A collector for those who write their own loop. `evaluate` runs the same loop on Gymnasium environments.
 
 collector = evenroll.Collector(policy, gamma=0.99)
 while collector.episodes < 100:
@@ -10,17 +10,24 @@ print(collector.result())
 
 from __future__ import annotations
 
-from evenroll.collection.recorder import Recorder
-from evenroll.estimators import Estimator
-from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, summarise
+from evenroll.collection.saving import SavedRecorder
+from evenroll.estimators.table import EstimatorLike, get_estimator
+from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR
+from evenroll.evaluation.looking import Look, Seen, report
 from evenroll.evaluation.result import Evaluation
+from evenroll.samplers import OnPolicy
+
+NAME = "own loop"
 
 
-class Collector(Recorder):
-    """Chooses actions so that the data as a whole is on-policy, keeps the data, and says what it is worth."""
+class Collector(SavedRecorder):
+    """Chooses actions so that the data as a whole is on-policy, keeps the data, and says what the policy is worth."""
 
     def result(
-        self, *, estimator: str | Estimator = DEFAULT_ESTIMATOR, confidence: float = 0.95, interval: str = "auto"
+        self, *, estimator: EstimatorLike = DEFAULT_ESTIMATOR, confidence: float = 0.95, interval: str = "auto"
     ) -> Evaluation:
-        """What `evaluate` would return of the data so far."""
-        return summarise(self, estimator=estimator, confidence=confidence, interval=interval)
+        """The evaluation of the data so far, as `evaluate` would return it."""
+        policy = self.model.engine
+        sampler = self.sampler if policy is not None else OnPolicy()
+        seen = Seen(self.rollouts(), policy, sampler, self.divergence, self.model.described, NAME, self.seed)
+        return report(seen, Look(get_estimator(estimator), interval), confidence)

@@ -9,24 +9,26 @@ from typing import Any
 import numpy as np
 
 from evenroll.adapters.model import Model
-from evenroll.collection.recorder import see
 from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.seeing import see
 from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
 from evenroll.policies import External, TabularSoftmax
+from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.samplers.auto_network import gain
 
-BANDS = 3  # of each observation's numbers
-SHOWN = 12
+BANDS = 3  # parts with equally many steps into which each number of the observations is cut; a choice
+SHOWN = 12  # cells that a diagnosis lists; a choice
 
 
 @dataclass(frozen=True)
 class Cell:
-    """How often an action was taken in a part of the states. z: the excess in standard deviations of on-policy chance.
+    """How often an action was taken in a part of the states, and how often π_e would be expected to take it there.
 
-    Real actions: `taken` and `expected` are the mean and 0 of the action in units of its scale ("higher"), or the mean
-    square and 1 ("wider").
+    z says how far the two are apart, in standard deviations of on-policy chance. A real action is measured from π_e's mean
+    in units of π_e's scale. There `taken` is its mean, which is expected to be 0 ("higher"), or its mean square, which is
+    expected to be 1 ("wider").
     """
 
     where: str
@@ -38,11 +40,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """kl, gradient   the paper's two measures of sampling error
-    excess         SᵀK⁻¹S / D: the scores' imbalance relative to chance. 1: as on-policy data has it; less is better
-    value, balanced  the mean return, and the estimate with the luck of the actions taken out
-    repair_steps   new steps of `auto` that bring the excess down to 1, about; 0 if it is there already
-    cells          the parts farthest off, worst first; chance alone makes |z| reach `chance`
+    """What `diagnose` found.
+
+    kl, gradient     the paper's two measures of sampling error; kl is None where the policy's network runs elsewhere
+    excess           SᵀK⁻¹S / D: the imbalance of the scores relative to chance. On-policy data has about 1; less is better.
+    directions       D, the number of scores that can be out of balance
+    value            the mean return
+    balanced         the estimate with the luck of the actions taken out; None if there are too few episodes
+    repair_steps     about how many new steps of `auto` bring the excess down to 1; 0 if it is there already
+    chance           the |z| that the worst of all the cells has by chance alone
+    cells            the parts of the data that are farthest off, the worst first
     """
 
     episodes: int
@@ -87,18 +94,18 @@ def diagnose(data: Rollouts, model: Model) -> Diagnosis:
     assert engine is not None
     psi, outputs = model.of_rows(data.column("observations"))
     observations, actions = data.column("observations"), data.column("actions")
-    probe = External(0, choices=model.actions.choices, gaussian=model.actions.real)
-    scores = probe.output_scores(outputs, actions)
-    spread = _variances(scores, outputs, probe)
+    distribution = model.actions.distribution
+    scores, spread = distribution.scores(outputs, actions), distribution.variances(outputs)
     if psi is None:
-        excess, directions = _table_excess(observations, scores, outputs)
+        assert isinstance(distribution, Categorical)
+        excess, directions = _table_excess(observations, scores, distribution.probabilities(outputs))
     else:
-        excess, directions = _excess(_discounts(data), psi.astype(np.float64), scores, spread, probe.score_kinds)
+        excess, directions = _excess(_discounts(data), psi.astype(np.float64), scores, spread, distribution.score_kinds)
     try:
         balanced = score_regression(data, engine).value
     except NoEstimate:
         balanced = None
-    cells = _cells(observations, scores, spread, outputs, model, isinstance(engine, TabularSoftmax))
+    cells = _cells(observations, scores, spread, distribution, isinstance(engine, TabularSoftmax))
     return Diagnosis(
         episodes=data.episodes,
         steps=data.steps,
@@ -121,22 +128,8 @@ def _discounts(data: Rollouts) -> np.ndarray:
     return np.asarray(data.gamma ** t.astype(np.float64))
 
 
-def _variances(scores: np.ndarray, outputs: np.ndarray, probe: External) -> np.ndarray:
-    """Var_e of each score [N, scores]: π(1 − π), or 1."""
-    if not probe.choices:
-        return np.ones_like(scores)
-    parts, at = [], 0
-    for n in probe.choices:
-        logits = outputs[:, at : at + n]
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        parts.append(p * (1.0 - p))
-        at += n
-    return np.concatenate(parts, axis=1)
-
-
 def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: np.ndarray, kinds: int) -> tuple[float, int]:
-    """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ, one K for all scores (as `auto` has it)."""
+    """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ. All scores share one K, as they do in `auto`."""
     weighted = discount[:, None] * psi
     S = scores.T @ weighted
     K = (weighted * (spread.sum(axis=1) / kinds)[:, None]).T @ weighted
@@ -145,13 +138,12 @@ def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: n
     return float(np.sum(S * np.linalg.solve(K, S.T).T)) / directions, directions
 
 
-def _table_excess(observations: np.ndarray, scores: np.ndarray, logits: np.ndarray) -> tuple[float, int]:
+def _table_excess(observations: np.ndarray, scores: np.ndarray, p: np.ndarray) -> tuple[float, int]:
     """Pearson's χ² over its degrees of freedom: Σ (count − expected)²/expected of all actions in the states met."""
-    states, where = np.unique(observations[:, 0].astype(np.int64), return_inverse=True)
-    p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+    states, state_of_step = np.unique(observations[:, 0].astype(np.int64), return_inverse=True)
     off, expected = np.zeros((len(states), p.shape[1])), np.zeros((len(states), p.shape[1]))
-    np.add.at(off, where, scores)
-    np.add.at(expected, where, p)
+    np.add.at(off, state_of_step, scores)
+    np.add.at(expected, state_of_step, p)
     possible = expected > 0
     freedom = int(possible.sum() - len(states))
     square = np.divide(off**2, expected, out=np.zeros_like(off), where=possible)
@@ -159,9 +151,10 @@ def _table_excess(observations: np.ndarray, scores: np.ndarray, logits: np.ndarr
 
 
 def repair_steps(excess: float, directions: int, steps: int, length: float) -> int:
-    """Steps of `auto` until S², which shrinks by 1 − 2c a step (c: `gain`), is what chance would make it.
+    """The number of steps of `auto` until S² is what chance would make it.
 
-    Chance grows as k, so the excess shrinks by (1 − 2c) k/(k + 1) a step. A prediction: the states must come up again.
+    S² shrinks by a factor 1 − 2c a step, where c is the `gain`. What chance makes it grows as k, so the excess shrinks by
+    (1 − 2c) k/(k + 1) a step. This is a prediction, because the states must come up again.
     """
     k, log_excess = steps, math.log(max(excess, 1e-300))
     taken = 0
@@ -175,9 +168,9 @@ def repair_steps(excess: float, directions: int, steps: int, length: float) -> i
 
 
 def _cells(
-    observations: np.ndarray, scores: np.ndarray, spread: np.ndarray, outputs: np.ndarray, model: Model, table: bool
+    observations: np.ndarray, scores: np.ndarray, spread: np.ndarray, distribution: Distribution, table: bool
 ) -> list[Cell]:
-    """Counts against expectations: of every state of a table; else of the lower, middle and upper third of each number."""
+    """Counts against expectations, for every state of a table, or for the lower, middle and upper third of each number."""
     groups: list[tuple[str, np.ndarray]] = [("anywhere", np.ones(len(scores), bool))]
     if table:
         states = observations[:, 0].astype(np.int64)
@@ -193,32 +186,23 @@ def _cells(
                     inside = f"≥ {low:.3g}" if high == math.inf else f"< {high:.3g}"
                     text = inside if math.inf in (-low, high) else f"{low:.3g} … {high:.3g}"
                     groups.append((f"x{i} {text}", band == b))
-    names = _names(model)
     cells = []
-    for where, rows in groups:
+    for part, rows in groups:
         total, variance, n = scores[rows].sum(axis=0), spread[rows].sum(axis=0), int(rows.sum())
-        for j, name in enumerate(names):
+        for j, name in enumerate(distribution.score_names):
             if variance[j] <= 0.0:
                 continue
             z = float(total[j] / math.sqrt(variance[j]))
-            if model.actions.choices:
+            if isinstance(distribution, Categorical):
                 taken = float(round(_taken(scores[rows, j])))
-                cells.append(Cell(where, name, taken, taken - float(total[j]), z))
-            elif j < model.actions.real:
-                cells.append(Cell(where, name, float(total[j]) / n, 0.0, z))
+                cells.append(Cell(part, name, taken, taken - float(total[j]), z))
+            elif j < distribution.action_dim:
+                cells.append(Cell(part, name, float(total[j]) / n, 0.0, z))
             else:
-                cells.append(Cell(where, name, 1.0 + math.sqrt(2.0) * float(total[j]) / n, 1.0, z))
+                cells.append(Cell(part, name, 1.0 + math.sqrt(2.0) * float(total[j]) / n, 1.0, z))
     return cells
 
 
 def _taken(scores: np.ndarray) -> float:
-    """How often: the score of an action taken is 1 − π ≥ 0, of one not taken −π."""
+    """How often the action was taken. Its score is 1 − π ≥ 0 where it was taken, and −π where it was not."""
     return float((scores >= 0).sum())
-
-
-def _names(model: Model) -> list[str]:
-    if len(model.actions.choices) == 1:
-        return [f"action {a}" for a in range(model.actions.choices[0])]
-    if model.actions.choices:
-        return [f"action{f} {a}" for f, n in enumerate(model.actions.choices) for a in range(n)]
-    return [f"action{i} higher" for i in range(model.actions.real)] + [f"action{i} wider" for i in range(model.actions.real)]

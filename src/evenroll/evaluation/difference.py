@@ -1,10 +1,12 @@
 """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels.
 
-With G_i, H_i the returns of the two from start i, and C_i, E_i their action parts (scores.py),
+Let G_i and H_i be the returns of the two policies from start i, and C_i and E_i their action parts
+(estimators/score_regression.py). Then
 
     G_i − H_i = d + β·(C_i, E_i) + ε_i
 
-the error of the mean difference is b + ε̄, b = β·(mean C, mean E): its interval is that of mc on balanced data.
+and the error of the mean difference is b + ε̄, where b = β·(mean C, mean E). The interval is made as that of mc on balanced
+data (intervals/balanced.py).
 """
 
 from __future__ import annotations
@@ -14,23 +16,31 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evenroll.collection.recorder import Recorder
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
+from evenroll.estimators import get_estimator
 from evenroll.estimators.score_regression import action_part, regress
-from evenroll.evaluation.evaluate import Progress, evaluate_with
+from evenroll.evaluation.evaluate import Budget, Progress, evaluate_source
+from evenroll.evaluation.looking import Look
 from evenroll.evaluation.result import Evaluation
-from evenroll.intervals.balanced import Interval, balanced_interval, student_t
-from evenroll.samplers import Sampler
+from evenroll.evaluation.sources import EnvironmentSource, Source
+from evenroll.intervals.balanced import balanced_interval
+from evenroll.intervals.independent import Interval, student_t
+from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import two_digits
 
 
 @dataclass(frozen=True)
 class Difference:
-    """value: that of the first policy minus that of the second; low ≤ true difference ≤ high with probability `confidence`.
+    """How much more the first policy is worth than the second.
 
-    note   what to know about the interval, or None
-    alone  half-width if each had met starts of its own: what sharing them saves shows beside it
+    value       the estimate of the difference: the first policy's value minus the second's
+    low, high   the interval, which holds the true difference with probability `confidence`
+    confidence  the confidence of the interval
+    note        what to know about the interval, or None
+    alone       the half-width if each policy had met its own starts, for comparison; None if one has no interval
+    first       the evaluation of the first policy
+    second      the evaluation of the second policy
     """
 
     value: float
@@ -70,7 +80,7 @@ def difference(
     first: Any,
     second: Any,
     *,
-    sampler: str | Sampler = "auto",
+    sampler: SamplerLike = "auto",
     episodes: int = 100,
     gamma: float = 1.0,
     seed: int = 0,
@@ -84,27 +94,28 @@ def difference(
         raise SpecError("starts are shared in one environment, not in a vector of them")
     if episodes < 4:
         raise SpecError(f"a difference needs at least 4 episodes, not {episodes}")
-    made: list[Recorder] = []
-    results = [
-        evaluate_with(
-            env, policy, sampler=sampler, estimator="mc", episodes=episodes, steps=None, gamma=gamma, seed=seed,
-            confidence=confidence, half_width=None, interval="auto", force_interval=False, bounds=None, horizon=horizon,
-            initial=None, deterministic=deterministic, progress=progress, keep=made.append,
-        )
-        for policy in (first, second)
-    ]  # fmt: skip
-    with single_threaded_blas():
-        found = _interval(made[0], made[1], confidence)
+    look, budget = Look(get_estimator("mc")), Budget.of(episodes, None, None)
+    settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "initial": None}
+    sources = [
+        EnvironmentSource(env, policy, sampler, deterministic=deterministic, **settings) for policy in (first, second)
+    ]
+    try:
+        results = [evaluate_source(source, look, budget, confidence, progress) for source in sources]
+        with single_threaded_blas():
+            interval = _interval(sources[0], sources[1], confidence)
+    finally:
+        for source in sources:
+            source.close()
     value = results[0].value - results[1].value
     halves = [result.half_width for result in results]
     alone = None if halves[0] is None or halves[1] is None else math.hypot(halves[0], halves[1])
-    return Difference(value, found.low, found.high, confidence, found.note, alone, results[0], results[1])
+    return Difference(value, interval.low, interval.high, confidence, interval.note, alone, results[0], results[1])
 
 
-def _interval(first: Recorder, second: Recorder, confidence: float) -> Interval:
+def _interval(first: Source, second: Source, confidence: float) -> Interval:
     gaps = first.rollouts().returns - second.rollouts().returns
-    if all(c.model.engine is None or c.sampler.independent for c in (first, second)):
+    if all(source.policy is None or source.sampler.independent for source in (first, second)):
         return Interval(*student_t(gaps, confidence), confidence, "t")
-    engines = [(c.rollouts(), c.model.engine) for c in (first, second) if c.model.engine is not None]
+    engines = [(source.rollouts(), source.policy) for source in (first, second) if source.policy is not None]
     fit = regress(gaps, [action_part(data, policy) for data, policy in engines])
     return balanced_interval(fit, gaps, float(gaps.mean()), confidence)

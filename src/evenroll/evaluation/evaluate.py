@@ -4,49 +4,70 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from statistics import NormalDist
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from evenroll.adapters.loading import environment_name, make_environment
-from evenroll.adapters.model import Model, as_model
-from evenroll.adapters.vector_environments import as_lanes, spaces_of
-from evenroll.collection.balance import Divergence
-from evenroll.collection.environments import collect
-from evenroll.collection.recorder import Recorder
 from evenroll.collection.rollouts import Rollouts
-from evenroll.collection.trial import Driver
-from evenroll.domains.catalogue import DOMAINS, get_domain
-from evenroll.domains.domain import Domain
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.errors import NoEstimate, SpecError
-from evenroll.estimators.importance import effective_sample_size, largest_weight
-from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
-from evenroll.estimators.score_regression import score_regression
-from evenroll.estimators.table import Estimator, get_estimator
-from evenroll.evaluation.result import Evaluation, Quantity
-from evenroll.intervals.balanced import Interval, estimate_with_interval
-from evenroll.intervals.stopping import MOST_EPISODES, Target, collect_until, look_until
-from evenroll.policies import External, Policy
-from evenroll.samplers import OnPolicy, Sampler
-from evenroll.samplers.table import get_sampler
+from evenroll.errors import SpecError
+from evenroll.estimators.table import EstimatorLike, get_estimator
+from evenroll.evaluation.looking import Look, Seen, report
+from evenroll.evaluation.result import Evaluation
+from evenroll.evaluation.sources import Source, source_of
+from evenroll.intervals.independent import Interval, NoInterval
+from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
+from evenroll.samplers.table import SamplerLike
 
-DEFAULT_SAMPLER, DEFAULT_ESTIMATOR = "auto", "mc"
-ENOUGH_TO_TELL = 30  # episodes from which the share of the actions' luck is worth a word
-SHOW_EVERY = 0.2  # seconds
-MOST = 10**15  # episodes or steps
-LITTLE = 0.3  # share below which balancing cannot gain much
-NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
+DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "mc", 100
+SHOW_EVERY = 0.2  # seconds between two reports of progress; a choice
+FEWEST_TO_SHOW = 3  # episodes that an interval needs; before that, progress has no result to show
+MOST = 10**15  # episodes or steps; a run with more would never end
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far collecting has come.
+
+    The result is that of the last look at the data, a little while ago. It is None before the first look.
+    """
+
+    episodes: int
+    total: int
+    steps: int
+    seconds: float
+    result: Evaluation | None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much to collect: a number of episodes or of steps, or until the interval is as narrow as the target says."""
+
+    episodes: int | None
+    steps: int | None
+    target: Target | None
+
+    @classmethod
+    def of(cls, episodes: int | None, steps: int | None, half_width: float | str | None) -> Budget:
+        """The budget that the user asks for. It is the default where nothing is said."""
+        target = None if half_width is None else Target.parse(half_width)
+        if episodes is not None and steps is not None:
+            raise SpecError("give either episodes or steps, not both")
+        if target is not None and steps is not None:
+            raise SpecError("half-width counts episodes; give episodes as the most to collect, not steps")
+        if episodes is None and steps is None:
+            episodes = DEFAULT_EPISODES if target is None else MOST_EPISODES
+        for what, n in (("episodes", episodes), ("steps", steps)):
+            if n is not None and not 1 <= n <= MOST:
+                raise SpecError(f"{what} must be from 1 to {MOST:,}, not {n}")
+        return cls(episodes, steps, target)
 
 
 def evaluate(
     domain: Any,
     policy: Any = None,
     *,
-    sampler: str | Sampler = DEFAULT_SAMPLER,
-    estimator: str | Estimator = DEFAULT_ESTIMATOR,
+    sampler: SamplerLike = DEFAULT_SAMPLER,
+    estimator: EstimatorLike = DEFAULT_ESTIMATOR,
     episodes: int | None = None,
     steps: int | None = None,
     gamma: float | None = None,
@@ -61,328 +82,102 @@ def evaluate(
     deterministic: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
-    """Collect `episodes` trajectories (default 1,000; 100 in an environment) or `steps` steps, estimate the policy's value.
+    """Collect `episodes` trajectories (100 by default) or `steps` steps, and estimate the policy's value.
 
-    domain      a built-in domain, or any Gymnasium environment: env, vector env, Stable-Baselines3's VecEnv, or its id
+    domain      a domain, built in or your own, or any Gymnasium environment: an env, a vector env, Stable-Baselines3's
+                VecEnv, or an id
+    sampler     how actions are chosen: a name or an object
+    estimator   how the value is estimated: a name, an object or a function of (rollouts, policy)
     policy      a policy or policy file of ours, a Stable-Baselines3 model (PPO, A2C), a torch module that gives a
-                distribution or logits, or a function of an observation that gives action probabilities
-    horizon, initial, deterministic, progress   for environments, as in `Collector`; γ is 1 there unless given
-    half_width  stop as soon as the interval is this narrow (a number, or "5%" of the value); `episodes` is then the most
-                to collect (default 100,000). Looking repeatedly is paid for (sequential.py)
-    interval    auto, score, or for independent trajectories t, bca, bernstein (which needs the `bounds` of returns)
+                distribution or logits, or a function of an observation that gives action probabilities. Built-in domains
+                come with a policy.
+    gamma       the discount. Built-in domains have their own; elsewhere it is 1 unless given.
+    horizon     the number of steps after which a trajectory is cut, and counts as truncated. Built-in domains have their
+                own.
+    initial     data to start from. New data is then collected so that the whole becomes on-policy.
+    deterministic  take the policy's likeliest actions. Then there is nothing to balance.
+    half_width  stop as soon as the interval is this narrow: a number, or "5%" of the value. Then `episodes` is the most to
+                collect (100,000 by default). The interval stays valid although it is looked at repeatedly
+                (intervals/stopping.py).
+    interval    auto or score; for independent trajectories also t, bca or bernstein, which needs the `bounds` of returns
+    progress    is called now and then while collecting
     """
-    if not isinstance(domain, Domain) and not (isinstance(domain, str) and domain.partition(":")[0] in DOMAINS):
-        return evaluate_with(
-            domain, policy, sampler=sampler, estimator=estimator, episodes=episodes, steps=steps, gamma=gamma, seed=seed,
-            confidence=confidence, half_width=half_width, interval=interval, force_interval=force_interval, bounds=bounds,
-            horizon=horizon, initial=initial, deterministic=deterministic, progress=progress,
-        )  # fmt: skip
-    if horizon is not None or initial is not None or deterministic:
-        raise SpecError("horizon, initial and deterministic are for environments; a built-in domain has its own")
-    domain = get_domain(domain)
-    chosen, how = get_sampler(sampler, domain.paper), get_estimator(estimator)
-    if how.name == "wis+mc":
-        raise SpecError("wis+mc needs initial data; use mc, ois or wis")
-    if episodes is not None and steps is not None:
-        raise SpecError("give either episodes or steps, not both")
-    target = None if half_width is None else Target.parse(half_width)
-    if target is not None and steps is not None:
-        raise SpecError("half-width counts episodes; give --episodes as the most to collect, not --steps")
-    if episodes is None and steps is None:
-        episodes = 1000 if target is None else MOST_EPISODES
-    for what, n in (("episodes", episodes), ("steps", steps)):
-        if n is not None and not 1 <= n <= MOST:
-            raise SpecError(f"{what} must be from 1 to {MOST:,}, not {n}")
-    if not 0.0 < confidence < 1.0:
-        raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
-    policy = policy or domain.policy()
-    if not isinstance(policy, Policy):
-        policy = as_model(policy, None, None).engine
-    gamma = domain.gamma if gamma is None else gamma
-    known = domain.known_truth(policy) if chosen.name == "bpg" else None
-    driver = Driver(
-        policy,
-        chosen,
-        (seed,),
-        gamma=gamma,
-        horizon=domain.horizon,
-        record_steps=True,
-        value=known.value if known else 1.0,
+    look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
+    budget = Budget.of(episodes, steps, half_width)
+    source = source_of(
+        domain, policy, sampler, gamma=gamma, seed=seed, horizon=horizon, initial=initial, deterministic=deterministic
     )
-    env = domain.trial_environment((seed,))
-
-    def look(data: Rollouts, level: float) -> tuple[float, Interval | str]:
-        value, found = estimate_with_interval(
-            data, policy, chosen, how, level, kind=interval, force=force_interval, bounds=bounds
-        )
-        if isinstance(found, Interval) and found.kind == "score" and driver.divergence.runs_away:
-            return value, f"{chosen} runs away from the policy, and the data with it"
-        return value, found
-
-    with single_threaded_blas():
-        if target is None:
-            data = driver.run(env, steps=steps, episodes=episodes)
-            value, found = look(data, confidence)
-        else:
-            assert episodes is not None
-            data, value, found = collect_until(driver, env, look, target, confidence, episodes)
-    return _report(
-        data, policy, chosen, how, value, found, driver.divergence, domain=str(domain), seed=seed, confidence=confidence
-    )
-
-
-def _report(
-    data: Rollouts, policy: Policy | None, sampler: Sampler, how: Estimator, value: float, found: Interval | str,
-    divergence: Divergence, *, domain: str, seed: int, confidence: float,
-) -> Evaluation:  # fmt: skip
-    log_weights = None if how.log_weights is None or policy is None else how.log_weights(data, policy)
-    low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
-    return Evaluation(
-        value=value,
-        low=low,
-        high=high,
-        confidence=confidence,
-        why=found if isinstance(found, str) else None,
-        interval=found.kind if isinstance(found, Interval) else None,
-        note=found.note if isinstance(found, Interval) else None,
-        fallback=isinstance(found, Interval) and found.fallback,
-        exact=isinstance(found, Interval) and found.exact,
-        on_policy_episodes=_on_policy_episodes(data, found),
-        episodes=data.episodes,
-        steps=data.steps,
-        terminated=int(data.terminated.sum()),
-        truncated=data.truncated,
-        unfinished=data.unfinished,
-        sampler=str(sampler),
-        estimator=how.name,
-        domain=domain,
-        gamma=data.gamma,
-        seed=seed,
-        kl=None if policy is None or isinstance(policy, External) else kl_sampling_error(data, policy),
-        gradient=None if policy is None else gradient_sampling_error(data, policy),
-        behavior_kl=divergence.kl,
-        behavior_largest=divergence.largest,
-        runs_away=divergence.runs_away,
-        effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
-        largest_weight=None if log_weights is None else largest_weight(log_weights),
-    )
-
-
-def _on_policy_episodes(data: Rollouts, found: Interval | str) -> float | None:
-    """(z σ/h)²: episodes at which z σ/√n is the half-width h, σ the standard deviation of the returns."""
-    if isinstance(found, str) or found.half_width <= 0.0:
-        return None
-    z = NormalDist().inv_cdf(0.5 + found.confidence / 2)
-    return float((z * data.returns.std(ddof=1) / found.half_width) ** 2)
-
-
-# ---- environments ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far collecting has come. The result is that of the last look, a little while ago, or None before the first."""
-
-    episodes: int
-    total: int
-    steps: int
-    seconds: float
-    result: Evaluation | None
-
-
-def summarise(
-    collector: Recorder,
-    *,
-    estimator: str | Estimator = DEFAULT_ESTIMATOR,
-    confidence: float = 0.95,
-    interval: str = "auto",
-    force_interval: bool = False,
-    bounds: tuple[float, float] | None = None,
-    name: str = "own loop",
-    known: tuple[float, Interval | str] | None = None,
-) -> Evaluation:
-    """What a collector's data says of its policy; `known`: value and interval, where looked at already."""
-    how, model = get_estimator(estimator), collector.model
-    data = collector.rollouts()
-    sampler = collector.sampler if model.engine is not None else OnPolicy()
-    divergence = Divergence(0.0, 0.0, 0.0) if collector.stepper is None else collector.stepper.divergence
-    with single_threaded_blas():
-        value, found = known or look(data, model.engine, sampler, how, confidence, interval, force_interval, bounds)
-        if divergence.runs_away and isinstance(found, Interval) and found.kind == "score":
-            found = f"{sampler} runs away from the policy, and the data with it"
-        result = _report(
-            data,
-            model.engine,
-            sampler,
-            how,
-            value,
-            found,
-            divergence,
-            domain=name,
-            seed=collector.seed,
-            confidence=confidence,
-        )
-        share = _action_share(data, model)
-        return replace(
-            result,
-            policy=model.described,
-            action_share=share,
-            remark=_remark(model, share),
-            quantities=_quantities(data, model.engine, sampler, confidence),
-        )
-
-
-def look(
-    data: Rollouts, policy: Policy | None, sampler: Sampler, how: Estimator, confidence: float, interval: str = "auto",
-    force: bool = False, bounds: tuple[float, float] | None = None,
-) -> tuple[float, Interval | str]:  # fmt: skip
-    """The estimate and its interval; a deterministic policy has neither scores nor weights, only returns."""
-    if policy is not None:
-        return estimate_with_interval(data, policy, sampler, how, confidence, kind=interval, force=force, bounds=bounds)
-    if how.name != "mc" or interval == "score":
-        raise SpecError(f"the policy is deterministic: there are no {how.name} estimates or score intervals, only mc")
-    nothing = External(0, choices=(2,))
-    return estimate_with_interval(data, nothing, sampler, how, confidence, kind=interval, force=force, bounds=bounds)
-
-
-def _action_share(data: Rollouts, model: Model) -> float | None:
-    if model.engine is None:
-        return 0.0
-    if data.episodes < ENOUGH_TO_TELL:
-        return None
-    return score_regression(data, model.engine).explained
-
-
-def _remark(model: Model, share: float | None) -> str | None:
-    if model.engine is None:
-        return NOTHING_TO_BALANCE
-    if share is None or share >= LITTLE:
-        return None
-    return (
-        f"little can be gained by balancing here: only about {share:.0%} of the returns' variance was found to come from "
-        "the policy's own choices, the rest from start states and the environment"
-    )
-
-
-def _quantities(data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float) -> dict[str, Quantity]:
-    """Each is a return of its own: other rewards on the same trajectories, undiscounted."""
-    result: dict[str, Quantity] = {}
-    seen: list[tuple[np.ndarray, str]] = []
-    for name, rewards in other_rewards(data).items():
-        same = next((other for known, other in seen if np.array_equal(known, rewards)), None)
-        if same is not None:  # a reward of 1 a step: the return is the length
-            result[name] = result[same]
-            continue
-        owner = np.repeat(np.arange(data.episodes), data.lengths)
-        returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
-        variant = replace(data, gamma=1.0, returns=returns, rewards=rewards)
-        try:
-            value, found = look(variant, policy, sampler, get_estimator("mc"), confidence)
-        except NoEstimate:
-            continue
-        low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
-        result[name] = Quantity(value, low, high)
-        seen.append((rewards, name))
-    return result
-
-
-def other_rewards(data: Rollouts) -> dict[str, np.ndarray]:
-    """return: the rewards themselves, where γ < 1; length: 1 a step; success: at the last step of those that succeeded."""
-    rewards = data.column("rewards")
-    result = {"return": rewards} if data.gamma < 1.0 else {}
-    result["length"] = np.ones_like(rewards)
-    if data.success is not None:
-        result["success"] = np.zeros_like(rewards)
-        result["success"][data.ends - 1] = data.success
-    return result
-
-
-def evaluate_with(
-    env: Any, policy: Any, *, sampler: str | Sampler, estimator: str | Estimator, episodes: int | None, steps: int | None,
-    gamma: float | None, seed: int, confidence: float, half_width: float | str | None, interval: str, force_interval: bool,
-    bounds: tuple[float, float] | None, horizon: int | None, initial: Rollouts | None, deterministic: bool,
-    progress: Callable[[Progress], None] | None, keep: Callable[[Recorder], None] | None = None,
-) -> Evaluation:  # fmt: skip
-    """`evaluate` of an environment. `keep` is handed the collector, for those who want its data too."""
-    if policy is None:
-        raise SpecError("an environment needs a policy")
-    if episodes is not None and steps is not None:
-        raise SpecError("give either episodes or steps, not both")
-    if not 0.0 < confidence < 1.0:
-        raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
-    target = None if half_width is None else Target.parse(half_width)
-    if target is not None and steps is not None:
-        raise SpecError("half-width counts episodes; give episodes as the most to collect, not steps")
-    if episodes is None and steps is None:
-        episodes = 100 if target is None else MOST_EPISODES
-    for what, n in (("episodes", episodes), ("steps", steps)):
-        if n is not None and not 1 <= n <= MOST:
-            raise SpecError(f"{what} must be from 1 to {MOST:,}, not {n}")
-    get_estimator(estimator)
-    ours = isinstance(env, str)
-    if ours:
-        env = make_environment(env)
-    lanes = as_lanes(env)
-    observation_space, action_space = spaces_of(env)
-    collector = Recorder(
-        policy,
-        sampler,
-        gamma=1.0 if gamma is None else gamma,
-        seed=seed,
-        observation_space=observation_space,
-        action_space=action_space,
-        lanes=None if lanes is None else lanes.n,
-        horizon=horizon,
-        initial=initial,
-        deterministic=deterministic,
-    )
-    name = environment_name(env)
-    if keep is not None:
-        keep(collector)
-
-    def result(known: tuple[float, Interval | str] | None = None) -> Evaluation:
-        return summarise(
-            collector, estimator=estimator, confidence=confidence, interval=interval, force_interval=force_interval,
-            bounds=bounds, name=name, known=known,
-        )  # fmt: skip
-
-    total = episodes or steps or 0
-    started = shown = looked = time.perf_counter()
-    cost, found = 0.2, None  # looking takes a tenth of the time at most
-
-    def more(most: int | None) -> Rollouts:
-        """Collect until there are so many episodes, or `steps` steps."""
-        nonlocal shown, looked, cost, found
-        goal = most if most is None or lanes is None else most - collector.episodes
-        for done in collect(collector, env, episodes=goal, steps=steps):
-            now = time.perf_counter()
-            if progress is None or now - shown < SHOW_EVERY:
-                continue
-            if now - looked > 10 * cost and collector.episodes >= 3:
-                found = result()
-                looked = time.perf_counter()
-                cost = looked - now
-            shown = time.perf_counter()
-            progress(Progress(done if episodes else collector.steps, total, collector.steps, shown - started, found))
-        return collector.rollouts()
-
     try:
-        known = None
-        if target is None:
-            more(episodes)
-        else:
-            assert episodes is not None
-            engine, drawn, how = collector.model.engine, collector.sampler, get_estimator(estimator)
-
-            def seen(data: Rollouts, level: float) -> tuple[float, Interval | str]:
-                return look(data, engine, drawn, how, level, interval, force_interval, bounds)
-
-            _, value, at_last = look_until(more, seen, target, confidence, episodes)
-            known = value, at_last
-        if "observations" in collector.columns.arrays:
-            collector.model.check(collector.columns["observations"])
-        return result(known)
+        return evaluate_source(source, look, budget, confidence, progress)
     finally:
-        collector.close()
-        if ours:
-            env.close()
+        source.close()
+
+
+def look_for(
+    estimator: EstimatorLike, initial: Rollouts | None, interval: str, force: bool, bounds: tuple[float, float] | None,
+    confidence: float,
+) -> Look:  # fmt: skip
+    """The look that the user asks for: which estimator, and which interval."""
+    record = get_estimator(estimator)
+    if record.name == "wis+mc" and initial is None:
+        raise SpecError("wis+mc needs initial data; use mc, ois or wis")
+    if not 0.0 < confidence < 1.0:
+        raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
+    return Look(record, interval, force, bounds)
+
+
+def evaluate_source(
+    source: Source, look: Look, budget: Budget, confidence: float, progress: Callable[[Progress], None] | None = None
+) -> Evaluation:
+    """Collect from a source, look at the data, and report. This is the same for every source."""
+    tell = None if progress is None else _Telling(source, look, budget, confidence, progress)
+
+    def collect(episodes: int | None) -> Rollouts:
+        """Collect until there are this many new episodes, or the budget's steps."""
+        for done in source.collect(episodes, budget.steps, at_once=tell is None):
+            if tell is not None:
+                tell(done)
+        return source.rollouts()
+
+    def see(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
+        return look.at(data, source.policy, source.sampler, source.divergence, level)
+
+    known = None
+    with single_threaded_blas():
+        if budget.target is None:
+            data = collect(budget.episodes)
+        else:
+            assert budget.episodes is not None
+            data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
+            known = value, interval
+    return report(seen(source, data), look, confidence, known)
+
+
+def seen(source: Source, data: Rollouts | None = None) -> Seen:
+    """What a report says of a source. `data` are its rollouts, if they are at hand already."""
+    data = source.rollouts() if data is None else data
+    return Seen(data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed)
+
+
+class _Telling:
+    """Tells how far collecting has come, a few times a second. Looking at the data takes at most a tenth of the time."""
+
+    def __init__(
+        self, source: Source, look: Look, budget: Budget, confidence: float, progress: Callable[[Progress], None]
+    ) -> None:
+        self.source, self.look, self.confidence, self.progress = source, look, confidence, progress
+        self.total = budget.episodes or budget.steps or 0
+        self.started = self.shown = self.looked = time.perf_counter()
+        self.cost = SHOW_EVERY
+        self.result: Evaluation | None = None
+
+    def __call__(self, done: int) -> None:
+        now = time.perf_counter()
+        if now - self.shown < SHOW_EVERY:
+            return
+        if now - self.looked > 10 * self.cost and self.source.episodes >= FEWEST_TO_SHOW:
+            self.result = report(seen(self.source), self.look, self.confidence)
+            self.looked = time.perf_counter()
+            self.cost = self.looked - now
+        self.shown = time.perf_counter()
+        self.progress(Progress(done, self.total, self.source.steps, self.shown - self.started, self.result))

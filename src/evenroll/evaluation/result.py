@@ -9,12 +9,12 @@ from typing import Any
 
 from evenroll.text.numbers import two_digits
 
-WORTH_A_WORD = 1.1  # on-policy episodes per episode from which on the gain is mentioned
+WORTH_A_WORD = 1.1  # a gain is mentioned if on-policy sampling would need more than this many times the episodes; a choice
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Another mean over the same trajectories: return (undiscounted), length, success."""
+    """Another mean over the same trajectories: the undiscounted return, the length, or the share of successes."""
 
     value: float
     low: float | None
@@ -27,15 +27,40 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The value of a policy, what it took, and an interval where one is valid (else `why` says why not).
+    """The value of a policy, its interval, and how the data was collected. A field is None where there is nothing to tell.
 
-    kl, gradient   how far the data is from on-policy (0: as if every action came out in its exact proportion)
-    behavior_kl, behavior_largest, runs_away   how far π_b was from π_e, per step (collect.Divergence)
-    interval, note, fallback, exact   how the interval was made and what to know about it (intervals.Interval)
-    on_policy_episodes  how many independent on-policy episodes would give mc an interval as narrow
-    policy         how it was run             quantities  what else the same trajectories tell
-    action_share   share of the returns' variance found to come from the policy's own choices: what balancing can remove
-    remark         what to know about this policy and environment, or None
+    value                  The estimate of the policy's value, its expected return.
+    low, high              The interval, which holds the true value with probability `confidence`.
+    confidence             The confidence that was asked for, such as 0.95.
+    why                    The reason why there is no interval. It is None if there is one.
+    interval               How the interval was made: t, bca, bernstein or score.
+    note                   What to know about the interval.
+    fallback               Whether the interval is wider than its method alone would make it, because data is scarce.
+    exact                  Whether the data determines the value up to rounding. Then the interval holds the value, and
+                           the estimate may lie outside.
+    on_policy_episodes     How many independent on-policy episodes would give `mc` an interval as narrow as this one.
+    episodes               The number of finished trajectories, those of the initial data included.
+    steps                  The number of environment steps, those of the initial data included.
+    terminated             How many trajectories the environment ended.
+    truncated              How many trajectories a time limit cut.
+    unfinished             Whether a last trajectory had begun and not ended, as 1 or 0. It does not count in the value.
+    sampler                The sampler that chose the actions, with its parameters.
+    estimator              The name of the estimator.
+    domain                 The name of the domain or environment.
+    gamma                  The discount.
+    seed                   The seed. The same call with the same seed gives the same numbers.
+    kl, gradient           How far the data is from on-policy, by the paper's two measures. Both are 0 if every action came
+                           out in its exact proportion.
+    behavior_kl            How far the behaviour π_b was from π_e: the mean of KL(π_b ‖ π_e) over the steps, in nats.
+    behavior_largest       The largest |log π_b/π_e| of an action that was looked at.
+    runs_away              Whether π_b was so far from π_e that the states visited are no longer those of π_e.
+    effective_sample_size  How many equally weighted trajectories the importance weights are worth.
+    largest_weight         The largest importance weight's share of all weight.
+    policy                 How the policy was run, in a few words.
+    action_share           The share of the returns' variance that was found to come from the policy's own choices.
+                           Balancing can remove this part.
+    remark                 What to know about this policy and environment.
+    quantities             Other means over the same trajectories, by name: return (undiscounted), length and success.
     """
 
     value: float
@@ -79,7 +104,7 @@ class Evaluation:
 
     @property
     def _known(self) -> float | None:
-        """The value itself, where the data determines it up to rounding; the estimate may be off by its imbalance."""
+        """The value itself, if the data determines it up to rounding. The estimate may be off by its imbalance."""
         return (self.low + self.high) / 2 if self.exact and self.low is not None and self.high is not None else None
 
     def __str__(self) -> str:

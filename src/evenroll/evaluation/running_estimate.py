@@ -1,4 +1,4 @@
-"""How an evaluation came about: the running estimate and its interval, against that of on-policy sampling."""
+"""How an evaluation came about: the running estimate and its interval, beside the interval of on-policy sampling."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EvenrollError
 from evenroll.estimators.table import get_estimator
-from evenroll.evaluation.evaluate import look
+from evenroll.evaluation.looking import Look, Seen
 from evenroll.files.figures import save_figure
-from evenroll.intervals.balanced import Interval, student_t
-from evenroll.policies import Policy
-from evenroll.samplers import Sampler
+from evenroll.intervals.independent import Interval, student_t
 
-POINTS = 24
-FIRST = 10  # episodes
+POINTS = 24  # of the curve; a choice
+FIRST = 10  # episodes at the first point; a choice
 
 
 @dataclass(frozen=True)
 class Running:
-    """episodes [m], value [m], low [m], high [m] of the data so far; half_width [m] of as many independent episodes."""
+    """The estimate at m numbers of episodes; every array is [m].
+
+    episodes   how many of the first episodes each point uses
+    value      the estimate from those episodes
+    low, high  the interval, nan where there is none
+    on_policy  the half-width that as many independent episodes would have
+    """
 
     episodes: np.ndarray
     value: np.ndarray
@@ -31,16 +35,17 @@ class Running:
     on_policy: np.ndarray
 
 
-def running(data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float = 0.95) -> Running:
+def running(seen: Seen, confidence: float = 0.95) -> Running:
     """The estimate at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
+    data = seen.data
     if data.episodes < FIRST:
         raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {data.episodes}")
     counts = np.unique(np.geomspace(FIRST, data.episodes, POINTS).astype(int))
-    rows = []
+    rows, plain = [], Look(get_estimator("mc"))
     for n in counts:
         part = _first_episodes(data, int(n))
-        value, found = look(part, policy, sampler, get_estimator("mc"), confidence)
-        low, high = (found.low, found.high) if isinstance(found, Interval) else (np.nan, np.nan)
+        value, interval = replace(seen, data=part).look(plain, confidence)
+        low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
         a, b = student_t(part.returns, confidence)
         rows.append((value, low, high, (b - a) / 2))
     return Running(counts, *np.array(rows).T)

@@ -1,4 +1,4 @@
-"""Where work runs: threads, processes, a dask cluster. What is lost with a worker is done again.
+"""Where work runs: in threads, in processes, or on a dask cluster. Work that is lost with a worker is done again.
 
 This package may import engine.
 """

@@ -1,4 +1,4 @@
-"""Work in several places at once, whose result depends neither on how many they are nor on which of them die."""
+"""Run many pieces of work at once. The results depend neither on the number of workers nor on which of them die."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ from threadpoolctl import threadpool_limits
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.engine.sources import sources_digest
 from evenroll.errors import EvenrollError, SpecError, WorkersLost
+from evenroll.text.specs import whole_number
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]
+CountProgress = Callable[[int, int], None]
 
-TRIES = 5  # executors that may be lost one after another without a single result between
-CONNECT = 30.0  # seconds to wait for a scheduler, which may be starting again
+# After this many lost executors in a row, without one result between them, the fault is in the work and not in a machine.
+TRIES = 5
+CONNECT = 30.0  # seconds to wait for a scheduler, which may just be starting again; a choice
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Where work runs.
+    """A place where work runs, and how to make it anew when it is lost.
 
-    make    a new executor: called at the start, and again when one is lost (a worker died, a scheduler went away)
-    width   how many pieces of work it does at a time; asked whenever there may be room for more
-    remote  the work goes to other processes: it must pickle, and they must run the code that this one runs
-    lost    what a piece of work raises when its worker is gone, beside the two of concurrent.futures
+    make    makes an executor. It is called at the start, and again when a worker died or a scheduler went away.
+    width   says how many pieces of work the executor does at a time. It is asked whenever there may be room for more.
+    remote  is true if the work goes to other processes. Then it must pickle, and they must run the same code as this one.
+    lost    lists what a piece of work raises when its worker is gone, beside the two exceptions of concurrent.futures.
     """
 
     make: Callable[[], Executor]
@@ -58,10 +60,10 @@ class Pool:
 
 
 def get_pool(executor: str | Pool = "threads", workers: int | None = None) -> Pool:
-    """A pool by name: threads, processes, or dask://HOST:PORT, whose workers are the scheduler's."""
+    """The pool of this name: threads, processes, or dask://HOST:PORT, which uses the workers of that scheduler."""
     if isinstance(executor, Pool):
         return executor
-    count = workers or default_workers()
+    count = default_workers() if workers is None else whole_number("workers", workers, 1)
     if executor == "threads":
         return Pool(lambda: ThreadPoolExecutor(count), lambda pool: count)
     if executor == "processes":
@@ -72,14 +74,14 @@ def get_pool(executor: str | Pool = "threads", workers: int | None = None) -> Po
 
 
 def default_workers() -> int:
-    """The cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def in_order(
-    run: Callable[[Item], Result], items: Sequence[Item], pool: Pool, progress: Progress | None = None
+    run: Callable[[Item], Result], items: Sequence[Item], pool: Pool, progress: CountProgress | None = None
 ) -> list[Result]:
-    """run(item) for every item, results in their order."""
+    """run(item) for every item, in the order of the items."""
     results: dict[int, Result] = {}
     for (i, _), result in completed(functools.partial(_second, run), enumerate(items), pool):
         results[i] = result
@@ -89,12 +91,15 @@ def in_order(
 
 
 def completed(run: Callable[[Item], Result], items: Iterable[Item], pool: Pool) -> Iterator[tuple[Item, Result]]:
-    """(item, run(item)) as they come. Items are asked for when there is room for them; what was in flight when an
-    executor was lost is done again by the next."""
+    """Pairs (item, run(item)), in the order in which they are finished.
+
+    An item is taken from `items` only when there is room for it. What was in flight when an executor was lost is done
+    again by the next executor.
+    """
     fresh = iter(items)
     again = list(itertools.islice(fresh, 1))
     if not again:
-        return  # no executor for nothing
+        return  # without work no executor is started
     task: Callable[[Item], Result] = functools.partial(_elsewhere, run, fingerprint()) if pool.remote else run
     lost: tuple[type[BaseException], ...] = (BrokenExecutor, CancelledError, *pool.lost)
     flying: dict[Future[Result], Item] = {}
@@ -111,7 +116,7 @@ def completed(run: Callable[[Item], Result], items: Iterable[Item], pool: Pool) 
                     item = again.pop()
                     try:
                         flying[executor.submit(task, item)] = item
-                    except (RuntimeError, BrokenExecutor) as error:  # it was lost before anyone looked
+                    except (RuntimeError, BrokenExecutor) as error:  # the executor was lost before anyone looked
                         again.append(item)
                         trouble = error
                 if not flying and trouble is None:
@@ -132,7 +137,7 @@ def completed(run: Callable[[Item], Result], items: Iterable[Item], pool: Pool) 
                     flying.clear()
                     executor.shutdown(wait=False, cancel_futures=True)
                     executor = pool.make()
-    finally:  # after an error or Ctrl-C too: what has not begun does not begin
+    finally:  # also after an error or Ctrl-C: work that has not begun is cancelled
         executor.shutdown(wait=True, cancel_futures=True)
 
 
@@ -145,13 +150,16 @@ def _second(run: Callable[[Item], Result], pair: tuple[int, Item]) -> Result:
 
 @functools.cache
 def fingerprint() -> str:
-    """Of all that runs here: our sources, and what does the arithmetic. Equal fingerprints, equal numbers."""
+    """What determines the numbers of this process: our sources, and the libraries that do the arithmetic.
+
+    Two processes with equal fingerprints give equal numbers.
+    """
     libraries = [f"{name} {version(name)}" for name in ("numpy", "numba", "scipy")]
     return " ".join([sources_digest(), sys.version.split()[0], *libraries])
 
 
 def _elsewhere(run: Callable[[Item], Result], expected: str, item: Item) -> Result:
-    """run(item) in a worker, if the worker is one of us."""
+    """run(item) in a worker, which refuses if it does not run the same code as the process that asks."""
     if fingerprint() != expected:
         raise EvenrollError("a worker runs another evenroll, Python or numpy than this process: install the same lock file")
     _one_blas_thread()
@@ -168,7 +176,7 @@ def _processes(count: int) -> Executor:
 
 
 def _worker_begins() -> None:
-    """Ctrl-C is the driver's business; and when the driver is killed its workers end too."""
+    """A worker leaves Ctrl-C to the driver, and it ends when the driver is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -181,7 +189,7 @@ def _worker_begins() -> None:
 
 
 def _same_code(client: Any) -> None:
-    """A scheduler unpacks what it hands on, so it must be one of us too."""
+    """Refuse a scheduler that runs other code, because a scheduler unpacks the work that it hands on."""
     try:
         if client.run_on_scheduler(fingerprint) == fingerprint():
             return
@@ -201,7 +209,7 @@ def _dask(address: str, workers: int | None) -> Pool:
         raise EvenrollError("dask:// needs dask.distributed: pip install 'evenroll[dask]'") from None
 
     class OnCluster(ClientExecutor):
-        """The client's own executor, which closes the client with itself."""
+        """The client's own executor, except that its shutdown also closes the client."""
 
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
@@ -209,7 +217,7 @@ def _dask(address: str, workers: int | None) -> Pool:
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
                 self._client.close(timeout=5)
 
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a scheduler that went away is our business
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the pool handles a scheduler that went away
 
     def make() -> Executor:
         end = time.monotonic() + CONNECT

@@ -1,5 +1,5 @@
-"""The only package that opens files: everything is checked before it is unpacked, and written as a whole or not at all.
+"""How files are read and written: everything is checked before it is unpacked, and written as a whole or not at all.
 
-This package may import text. What a policy or a data set looks like inside its file is said beside the policy
-(`policies.policy_files`) and beside the data (`collection.rollout_files`).
+This package may import text. It does not know what is inside the files: `policies.policy_files` says how a policy is
+stored, and `collection.rollout_files` says how data is.
 """

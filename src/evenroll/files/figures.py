@@ -11,7 +11,7 @@ from evenroll.files.safe_files import write_atomically
 
 
 def save_figure(figure: Any, path: str | Path) -> None:
-    """In the format that the file's name says, as a whole or not at all; the figure is closed."""
+    """Write a figure in the format that the file's name says, as a whole or not at all. The figure is closed."""
     import matplotlib.pyplot as plt
 
     data = io.BytesIO()

@@ -1,6 +1,7 @@
-"""Files: written so that a crash leaves the old one or the new one; read so that none can run code or ask for all memory.
+"""Safe files. A crash leaves the old file or the new one; reading a file never runs code and never takes all the memory.
 
-Arrays of ours are safetensors with two entries of metadata: what they mean (JSON, under the caller's key), and a checksum.
+Our arrays are stored as safetensors with two entries of metadata: what the arrays mean (JSON, under the caller's key), and
+a checksum.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from safetensors.numpy import save
 from evenroll.errors import EvenrollError
 from evenroll.text.numbers import first_line
 
-CHECKSUM = "evenroll.sha256"  # key in the metadata
+CHECKSUM = "evenroll.sha256"  # the checksum's key in the metadata
 CHANGED = f"its contents do not fit its checksum: damaged, or changed (if on purpose, drop {CHECKSUM} from the metadata)"
 
 
@@ -30,20 +31,21 @@ CHANGED = f"its contents do not fit its checksum: damaged, or changed (if on pur
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Temporary file in the same directory, fsync, rename, fsync of the directory."""
+    """Write a temporary file in the same directory, fsync it, rename it, and fsync the directory."""
     with _beside(Path(path), directory=False) as temporary:
         temporary.write_bytes(data)
 
 
 @contextmanager
 def new_directory(path: str | Path) -> Iterator[Path]:
-    """An empty directory to fill, which then appears at `path` as a whole."""
+    """Give an empty directory to fill. It then appears at `path` as a whole."""
     with _beside(Path(path), directory=True) as temporary:
         yield temporary
 
 
 @contextmanager
 def _beside(path: Path, directory: bool) -> Iterator[Path]:
+    """Give a temporary file or directory beside `path`, which takes its place once it has been written to the disk."""
     try:
         if path.exists() and (directory or not path.is_file()):
             raise EvenrollError(
@@ -81,14 +83,14 @@ def _fsync(path: Path) -> None:
 
 
 def tensor_bytes(key: str, spec: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A safetensors file of these arrays; empty ones are left out."""
+    """The bytes of a safetensors file of these arrays. Empty arrays are left out."""
     kept = {name: np.ascontiguousarray(x) for name, x in arrays.items() if x.size}
     text = json.dumps(spec)
     return bytes(save(kept, metadata={key: text, CHECKSUM: checksum(text, kept)}))
 
 
 def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of a text and of the names, types, shapes and bytes of arrays."""
+    """The SHA-256 of a text and of the names, types, shapes and bytes of arrays."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         x = arrays[name]
@@ -101,13 +103,16 @@ def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def check_file(path: Path, largest: int, kind: type[EvenrollError]) -> None:
-    """Raise unless it is a regular file of at most so many bytes: no directory, no pipe, no endless device."""
+    """Raise an error of this kind unless the path is a regular file of at most `largest` bytes.
+
+    A directory, a pipe or an endless device is refused.
+    """
     try:
         if not path.is_file():
             raise kind("it is not a regular file" if path.exists() else "no such file")
         if path.stat().st_size > largest:
             raise kind(f"larger than {largest >> 20} MiB")
-        path.open("rb").close()  # what may not be read is told here
+        path.open("rb").close()  # a file that may not be read is reported here
     except OSError as error:
         raise kind(f"cannot be read: {error.strerror or error}") from None
 
@@ -122,18 +127,18 @@ def read_bytes(path: Path, largest: int, kind: type[EvenrollError]) -> bytes:
 
 def read_json(text: str | bytes, what: str, kind: type[EvenrollError]) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise kind(f"{what} is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise kind(f"{what} must be a JSON object")
-    return found
+    return value
 
 
 def read_tensors(
     path: Path, key: str, largest: int, kind: type[EvenrollError]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `tensor_bytes` wrote, (spec, arrays). A file without a checksum is read, one that does not fit its own is not."""
+    """Read what `tensor_bytes` wrote: (spec, arrays). A file without a checksum is read; a wrong checksum is refused."""
     check_file(path, largest, kind)
     try:
         with safe_open(path, framework="numpy") as file:

@@ -1,7 +1,7 @@
-"""Parquet and Arrow files read with a limit that is checked before anything is unpacked: numbers, and lists of them, only.
+"""Parquet and Arrow files from strangers. Only numbers and lists of numbers are read, and a limit is checked beforehand.
 
-A page of a few bytes may unpack to gigabytes (compression, run lengths), and what the file's end says of it may be a lie.
-So the header of every page that will be read is looked at first: it says how many values and bytes come out of it.
+Compression and run lengths let a page of a few bytes unpack to gigabytes, and the summary at the file's end may lie about
+it. So the header of every page that will be read is looked at first: it says how many values and bytes come out of the page.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import Any
 from evenroll.errors import DataError, EvenrollError
 from evenroll.text.numbers import first_line
 
+# Numbers of Parquet's format, as its file parquet.thrift defines them.
 NUMBERS = (0, 1, 2, 4, 5)  # physical types: truth values, whole numbers of 32 and 64 bits, single and double precision
 PAGES = (5, 7, 8)  # fields of a page header: a data page, a dictionary, a data page of the second version
-DICTIONARY = 2  # the kind of page that is none
-FOOTER, MOST_PAGES = 1 << 20, 100_000  # limits: bytes of the file's own description, pages
-DEEPEST = 8  # structures in structures
+DICTIONARY = 2  # the page type that holds a dictionary instead of data
+# Limits on what a file may claim.
+FOOTER, MOST_PAGES = 1 << 20, 100_000  # the most bytes of the file's description of itself, and the most pages
+DEEPEST = 8  # how deep structures may lie in structures
+UNPACKED, RATIO = 1 << 30, 16  # rollouts may unpack to 1 GiB, or to 16 times the size of their file if that is more
 
 
 def pyarrow() -> Any:
@@ -32,9 +35,9 @@ def pyarrow() -> Any:
 
 
 def read_parquet(raw: bytes, largest: int, wanted: Collection[str] | None = None) -> Any:
-    """The table in a file of these bytes: all columns, or those of `wanted` that there are.
+    """The table in a file of these bytes: all its columns, or those of its columns that are `wanted`.
 
-    largest  bytes that it may have when unpacked
+    largest  how many bytes the table may have when unpacked
     """
     pa = pyarrow()
     names = _check(raw, largest, wanted)
@@ -47,9 +50,9 @@ def read_parquet(raw: bytes, largest: int, wanted: Collection[str] | None = None
 
 
 def _check(raw: bytes, largest: int, wanted: Collection[str] | None) -> list[str]:
-    """The names of the columns to read. Raises if they unpack to more than `largest` bytes, or have not the rows they claim.
+    """The names of the columns to read. Raises if they unpack to more than `largest` bytes or lie about their rows.
 
-    Not by pyarrow's own view of the metadata: where that is damaged, the whole process is aborted.
+    The metadata is not read through pyarrow, which aborts the whole process where the metadata is damaged.
     """
     try:
         return sorted(_walk(raw, largest, wanted))
@@ -89,7 +92,7 @@ def _walk(raw: bytes, largest: int, wanted: Collection[str] | None) -> set[str]:
 
 
 def _pages(raw: bytes, column: dict[int, Any]) -> Iterator[tuple[bool, int, int]]:
-    """(whether data or a dictionary, values, bytes when unpacked) of each page, as its header has it."""
+    """What the header of each page says: (whether it holds data, not a dictionary; its values; its bytes when unpacked)."""
     at, dictionary = column[9], column.get(11, 0)
     if 0 < dictionary < at:
         at = dictionary
@@ -120,8 +123,8 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _struct(raw: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """{field: value}, and the place after it."""
-    found: dict[int, Any] = {}
+    """A structure as {field: value}, and the place after it."""
+    fields: dict[int, Any] = {}
     field = 0
     while raw[at]:
         step, kind = raw[at] >> 4, raw[at] & 15
@@ -131,12 +134,12 @@ def _struct(raw: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
         else:
             number, at = _varint(raw, at)
             field = (number >> 1) ^ -(number & 1)
-        found[field], at = (kind == 1, at) if kind in (1, 2) else _value(raw, at, kind, depth)
-    return found, at + 1
+        fields[field], at = (kind == 1, at) if kind in (1, 2) else _value(raw, at, kind, depth)
+    return fields, at + 1
 
 
 def _value(raw: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (1, 2, 3):  # a byte: truth values are one only in lists
+    if kind in (1, 2, 3):  # one byte; a truth value takes a byte only within a list
         return raw[at], at + 1
     if kind in (4, 5, 6):
         number, at = _varint(raw, at)
@@ -166,11 +169,11 @@ def _value(raw: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 # ---- Arrow's own files -----------------------------------------------------------------------------------------------
 
 MAGIC = b"ARROW1\0\0"
-COMPRESSION = 3  # a field of a record batch
+COMPRESSION = 3  # the field of a record batch that says how it is compressed
 
 
 def read_arrow(raw: bytes) -> Any:
-    """The table in an Arrow file, which is as large in memory as on disk: compressed ones are refused."""
+    """The table in an Arrow file. Compressed files are refused, so the table is as large in memory as on disk."""
     pa = pyarrow()
     try:
         if not raw.startswith(MAGIC):
@@ -202,13 +205,13 @@ def _plain(types: Any, kind: Any) -> bool:
 
 
 def _header(message: Any) -> int:
-    """The place of a message's header in it (FlatBuffers: the second field of the root table)."""
+    """Where a message's header begins within the message (FlatBuffers: the second field of the root table)."""
     at = _field(message, struct.unpack_from("<I", message)[0], 2)
     return at + struct.unpack_from("<I", message, at)[0]
 
 
 def _field(buffer: Any, table: int, number: int) -> int:
-    """The place of a field of a FlatBuffers table, 0 if it has none."""
+    """Where a field of a FlatBuffers table begins, or 0 if the table does not have the field."""
     layout = table - struct.unpack_from("<i", buffer, table)[0]
     if struct.unpack_from("<H", buffer, layout)[0] < 6 + 2 * number:
         return 0

@@ -1,10 +1,11 @@
 """Stopping as soon as the interval is narrow enough, without spoiling its coverage.
 
-Each look k spends a part αₖ of α, Σ αₖ ≤ α, and uses an interval of level 1 − αₖ: by the union bound the interval at
-which we stop fails with probability at most α, whenever that is. Looks are few, because the first one (a pilot) tells
-how many episodes are needed: half-widths shrink as 1/√n. It gets α/10, the second 0.8 α, those after it the rest, halved
-each time. So a run that stops at the second look, as most do, pays with 1.05× the half-width, not with a confidence
-sequence's 1.5×.
+Each look k spends a part αₖ of α, with Σ αₖ ≤ α, and uses an interval of level 1 − αₖ. By the union bound, the interval
+at which we stop fails with probability at most α, whenever that is.
+
+There are few looks. Half-widths shrink as 1/√n, so the first look (a pilot) tells how many episodes are needed. It spends
+α/10, and the second look spends 0.8 α. Every look after that spends half of what is left. Most runs stop at the second
+look: their half-width is 1.05 times that of a single look. With a confidence sequence it would be 1.5 times.
 """
 
 from __future__ import annotations
@@ -13,32 +14,30 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
 
-import numpy as np
-
-from evenroll.collection.rollouts import STEP_COLUMNS, Rollouts
+from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
 from evenroll.domains.environment import Environment
 from evenroll.errors import SpecError
-from evenroll.intervals.balanced import Interval
+from evenroll.intervals.independent import Interval, NoInterval
 
-PILOT = 200  # episodes before the first look; 100 leaves skewed returns under-covered (docs/intervals.md)
-MARGIN = 1.3  # episodes planned over episodes predicted: a third look costs more
-MOST_EPISODES = 100_000
-GROWTH = 16.0  # no look foresees more than this many times the data it has
+# A pilot of 100 episodes and a margin of 1.15 covered only 0.939 where returns are skewed (docs/experiments-intervals.md).
+PILOT = 200  # episodes before the first look
+MARGIN = 1.3  # episodes planned over episodes predicted, because a third look costs more than some spare episodes
+MOST_EPISODES = 100_000  # where the user sets no limit; a choice
+GROWTH = 16.0  # a look plans at most this many times the data it has, because its prediction is rough; a choice
 
 
 @dataclass(frozen=True)
 class Target:
-    """How narrow: a half-width, absolute or relative to the value."""
+    """How narrow the interval must be: a half-width, absolute or relative to the value."""
 
     width: float
     relative: bool = False
 
     @classmethod
     def parse(cls, text: float | str) -> Target:
-        """0.5, "0.5" or "5%"."""
+        """The target that a user writes as 0.5, "0.5" or "5%"."""
         relative = isinstance(text, str) and text.strip().endswith("%")
         try:
             width = float(text.strip().removesuffix("%")) if isinstance(text, str) else float(text)
@@ -53,25 +52,25 @@ class Target:
 
 
 def spending(look: int) -> float:
-    """Share of α that look 1, 2, … may spend: 0.1, 0.8, then 0.05, 0.025, …: never more than 1 in all."""
+    """The share of α that look 1, 2, … may spend: 0.1, 0.8, then 0.05, 0.025 and so on. They add up to at most 1."""
     return (0.1, 0.8)[look - 1] if look <= 2 else 0.1 * 0.5 ** (look - 2)
 
 
 def collect_until(
     driver: Driver,
     env: Environment,
-    look: Callable[[Rollouts, float], tuple[float, Interval | str]],
+    look: Callable[[Rollouts, float], tuple[float, Interval | NoInterval]],
     target: Target,
     confidence: float,
     most: int,
-) -> tuple[Rollouts, float, Interval | str]:
-    """Collect and look until the interval is narrow enough or `most` episodes are there: (data, value, interval)."""
+) -> tuple[Rollouts, float, Interval | NoInterval]:
+    """Collect and look until the interval is narrow enough or `most` episodes are there. Return (data, value, interval)."""
     data: Rollouts | None = None
 
     def collect(episodes: int) -> Rollouts:
         nonlocal data
         new = driver.run(env, episodes=episodes)
-        data = new if data is None else _extended(data, new)
+        data = new if data is None else data.continued(new)
         return data
 
     return look_until(collect, look, target, confidence, most)
@@ -79,44 +78,31 @@ def collect_until(
 
 def look_until(
     collect: Callable[[int], Rollouts],
-    look: Callable[[Rollouts, float], tuple[float, Interval | str]],
+    look: Callable[[Rollouts, float], tuple[float, Interval | NoInterval]],
     target: Target,
     confidence: float,
     most: int,
-) -> tuple[Rollouts, float, Interval | str]:
-    """The same for whoever can `collect` until there are so many new episodes, and hand over all the data."""
+) -> tuple[Rollouts, float, Interval | NoInterval]:
+    """Do the same as `collect_until` with any function `collect(n)` that goes on to n new episodes and returns all data."""
     planned, k = min(PILOT, most), 1
     while True:
         data = collect(planned)
         level = 1.0 - (1.0 - confidence) * spending(k)
-        value, found = look(data, level)
-        if isinstance(found, str):
-            return data, value, found
-        found = replace(found, confidence=confidence)
+        value, interval = look(data, level)
+        if isinstance(interval, NoInterval):
+            return data, value, interval
+        interval = replace(interval, confidence=confidence)
         goal = target.of(value)
-        if found.half_width <= goal:
-            return data, value, found
+        if interval.half_width <= goal:
+            return data, value, interval
         if planned >= most:
             note = f"{most} episodes are not enough for ± {goal:.3g}"
-            return data, value, replace(found, note=note if found.note is None else f"{note}; {found.note}")
+            return data, value, replace(interval, note=note if interval.note is None else f"{note}; {interval.note}")
         k += 1
         wider = (_normal(1 - (1 - confidence) * spending(k)) / _normal(level)) ** 2
-        needed = data.episodes * (found.half_width / goal) ** 2 * wider * MARGIN if goal > 0 else math.inf
+        needed = data.episodes * (interval.half_width / goal) ** 2 * wider * MARGIN if goal > 0 else math.inf
         planned = int(min(most, max(1.1 * planned, min(needed, GROWTH * planned))) + 1)
         planned = min(planned, most)
-
-
-def _extended(data: Rollouts, more: Rollouts) -> Rollouts:
-    """`data` and what the same driver collected next, whose `ends` count from the driver's first step after D₁."""
-    new = more.split_initial()[1]
-    new = replace(new, ends=new.ends + data.initial_steps)
-
-    def join(name: str) -> Any:
-        before, after = getattr(data, name), getattr(new, name)
-        return None if before is None or after is None else np.concatenate([before, after])
-
-    columns = ("returns", "ends", "terminated", "log_weights", *STEP_COLUMNS)
-    return replace(data, steps=more.steps, **{name: join(name) for name in columns})
 
 
 def _normal(level: float) -> float:

@@ -1,4 +1,4 @@
-"""What a policy is: a table, a network of ours, or one that runs elsewhere; output distributions; policy files.
+"""Policies: a table, a network of ours, or a network that runs elsewhere; the distributions of actions; policy files.
 
 This package may import engine and files.
 """

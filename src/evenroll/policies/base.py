@@ -10,13 +10,16 @@ from numba import float64, int64, void
 
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.simd import aligned
+from evenroll.errors import PolicyError
+from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.policies.interface import PolicyCode, Sizes, add_score, forward, log_prob, policy_arrays, policy_of
 
 
 class Policy:
     """A policy that the compiled engine can run: TabularSoftmax, MLP, or External, whose network runs elsewhere.
 
-    theta      [parameters] in `dtype`        aux  [*] fixed statistics or derived tables
+    theta      [parameters], in `dtype`
+    aux        [*] fixed statistics, or tables that follow from theta
     dims       its sizes as one array; `sizes` gives them names
     n_actions  number of actions, or None if actions are real vectors of length `action_dim`
     n_states   number of states if the observation is a state's number, else None
@@ -31,7 +34,7 @@ class Policy:
     action_dim: int
     n_actions: int | None
     n_states: int | None = None
-    choices: tuple[int, ...] = ()  # number of values of each discrete action, where there are several at once
+    choices: tuple[int, ...] = ()  # how many values each discrete action has, where a step takes several of them at once
     first_weight: int = 0  # the entry of theta that begins a cache line
 
     @property
@@ -48,16 +51,25 @@ class Policy:
 
     @property
     def feature_width(self) -> int:
-        """Length of ψ(s), what the outputs are linear in (`kernel.features`)."""
+        """The length of ψ(s), the features that the outputs are linear in (`interface.features`)."""
         return 1
 
     @property
+    def distribution(self) -> Distribution:
+        """The family of distributions that the policy's outputs describe."""
+        raise TypeError("a policy kind knows the distribution of its actions")
+
+    def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
+        """The numbers that describe π(·|s) at observations [N, obs_dim]: logits, or each dimension's mean and log scale."""
+        raise TypeError("a policy kind knows the distribution of its actions")
+
+    @property
     def score_kinds(self) -> int:
-        """Scores of an action that are free to vary: those of a discrete action sum to 0."""
-        return int(self.sizes.outputs) - (1 if self.n_actions is not None else 0)
+        """How many scores of an action are free to vary. A discrete action's sum to 0, so one follows from the others."""
+        return self.distribution.score_kinds
 
     def zero_vector(self) -> np.ndarray:
-        """Zeros shaped like theta, and aligned like it: a step of ROS is a tenth faster."""
+        """Zeros shaped like theta, and aligned like it, which makes a step of ROS a tenth faster."""
         return aligned(np.zeros(self.parameters, dtype=self.dtype), self.first_weight)
 
     def pieces(self) -> dict[str, Piece]:
@@ -71,7 +83,7 @@ class Policy:
         return np.array([table[name].address(number) for name in PolicyCode.names], dtype=np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, where the same pieces lie at other addresses."""
+        """The policy without its addresses: in another process the same pieces lie at other addresses."""
         return {name: value for name, value in self.__dict__.items() if name != "code"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -79,7 +91,7 @@ class Policy:
         self.theta = aligned(self.theta, self.first_weight)
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays behind a PolicyView; scratch is fresh, so that every trial has its own."""
+        """The arrays behind a PolicyView. The scratch arrays are new, so that every trial has its own."""
         n_out = int(self.sizes.outputs)
         return (
             self.code,
@@ -98,21 +110,21 @@ class Policy:
         return float(self._at(obs, action, None, 0.0)[1])
 
     def score(self, obs: Any, action: Any) -> np.ndarray:
-        """∇_θ log π_θ(a|s), all parameters, in the order of `theta`."""
+        """∇_θ log π_θ(a|s) with respect to all parameters, in the order of `theta`."""
         return np.asarray(self._at(obs, action, None, 0.0)[2])
 
     def outputs(self, obs: Any, shift: np.ndarray | None = None, step: float = 0.0) -> np.ndarray:
-        """Outputs (logits; or mean and scale before their link functions) at θ − step·shift."""
+        """The outputs (logits, or mean and scale before their link functions) at θ − step·shift."""
         return np.asarray(self._at(obs, np.zeros(self.action_dim), shift, step)[0])
 
     def probabilities(self, obs: Any, shift: np.ndarray | None = None, step: float = 0.0) -> np.ndarray:
-        """π(·|s) at θ − step·shift; discrete actions only."""
-        logits = self.outputs(obs, shift, step)
-        weights = np.exp(logits - logits.max())
-        return np.asarray(weights / weights.sum())
+        """π(·|s) at θ − step·shift, for discrete actions only."""
+        if not isinstance(self.distribution, Categorical):
+            raise PolicyError("real actions have a density, not probabilities: ask for log_prob")
+        return np.asarray(self.distribution.probabilities(self.outputs(obs, shift, step)[None])[0])
 
     def score_sum(self, observations: np.ndarray, actions: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Σ_t w_t ∇_θ log π_θ(a_t|s_t) over steps [N, obs_dim], [N, action_dim], in float64 or the policy's precision."""
+        """Σ_t w_t ∇_θ log π_θ(a_t|s_t) over steps [N, obs_dim], [N, action_dim], in the policy's precision."""
         total = np.zeros(self.parameters, dtype=self.dtype)
         if len(observations):
             _sum_scores(number_type(self.dtype))(
@@ -158,7 +170,7 @@ def _probe_kernel(
     action: Any,
     gradient: Any,
 ) -> float:
-    """One forward pass, the log-probability of an action at θ and its score."""
+    """Make one forward pass, add the action's score to `gradient`, and return the action's log-probability at θ."""
     policy = policy_of(arrays)
     forward(policy, pointer(vector), step, pointer(obs))
     log_p = log_prob(policy, policy.out, pointer(action))

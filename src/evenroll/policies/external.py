@@ -1,13 +1,12 @@
 """A policy whose network runs elsewhere: it hands in its features and outputs, and everything after them is compiled.
 
-An "observation" of such a policy is [features, outputs] of a state. Outputs are logits of one or several discrete
-actions, or mean and log scale of each dimension of a Gaussian. The same sampler pieces run on it as on our own networks,
-so that `auto` has one definition; parameters are those of the last layer, outputs = W [features, 1].
+An "observation" of such a policy is [features, outputs] of a state. The outputs are the logits of one or several discrete
+actions, or the mean and log scale of each dimension of a Gaussian. The same sampler pieces run on it as on our own
+networks, so that `auto` has one definition. Its parameters are those of the last layer, outputs = W [features, 1].
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -19,12 +18,11 @@ from evenroll.engine.scalars import exp_negative
 from evenroll.engine.views import beyond
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
+from evenroll.policies.distributions import Categorical, Distribution, Gaussian
 from evenroll.policies.heads import (
     CATEGORICAL,
     GAUSSIAN,
     LEAST_RATIO,
-    LOG_SQRT_2PI,
-    SQRT_HALF,
     score_categorical,
     score_gaussian,
     softmax,
@@ -45,18 +43,12 @@ from evenroll.policies.interface import (
 )
 
 
-def normalised(logits: np.ndarray, choices: Sequence[int]) -> np.ndarray:
-    """Logits [N, n] as log-probabilities, each factor by itself."""
-    at = np.cumsum((0, *choices))
-    parts = [logits[:, i:j] for i, j in itertools.pairwise(at)]
-    with np.errstate(invalid="ignore"):  # a network that gives nan is found out where it acts
-        return np.concatenate([x - np.logaddexp.reduce(x, axis=1, keepdims=True) for x in parts], axis=1)
-
-
 class External(Policy):
-    """features  how many numbers ψ(s) has, apart from its constant 1
-    choices   number of actions of each discrete factor (one for Discrete, several for MultiDiscrete), or
-    gaussian  number of real action dimensions
+    """A policy known by its features and outputs. Either `choices` or `gaussian` is given.
+
+    features  how many numbers ψ(s) has, apart from its constant 1
+    choices   how many values each discrete factor has (one factor for Discrete, several for MultiDiscrete)
+    gaussian  how many dimensions a real action has
     """
 
     def __init__(self, features: int, *, choices: Sequence[int] = (), gaussian: int = 0) -> None:
@@ -71,7 +63,7 @@ class External(Policy):
         self.obs_dim = features + n_out
         self.theta = np.zeros(n_out * (features + 1), dtype=np.float32)
         self.aux = np.zeros(1, dtype=np.float32)
-        exponential = [1, 1]  # mean as it is, scale by exp
+        exponential = [1, 1]  # links: the mean is the output itself, the scale is its exponential
         self.dims = np.array(
             [n_out, self.action_dim, len(self.theta), features, 0, 0, 0, *exponential, int(gaussian > 0),
              len(self.choices), *self.choices],
@@ -84,42 +76,12 @@ class External(Policy):
         return self.features_dim + 1
 
     @property
-    def score_kinds(self) -> int:
-        return int(self.sizes.outputs) - len(self.choices)
+    def distribution(self) -> Distribution:
+        return Categorical(self.choices) if self.choices else Gaussian(self.action_dim)
 
-    def output_scores(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """[N, scores] of actions [N, dim] where the outputs were [N, n]: as `kernel.scores`, Gaussians' z first."""
-        if not self.choices:
-            z = (actions - outputs[:, 0::2]) * np.exp(-outputs[:, 1::2])
-            return np.append(z, (z * z - 1.0) * SQRT_HALF, axis=1)
-        scores, at = np.empty_like(outputs, dtype=np.float64), 0
-        for i, n in enumerate(self.choices):
-            logits = outputs[:, at : at + n]
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            scores[:, at : at + n] = -weights / weights.sum(axis=1, keepdims=True)
-            scores[np.arange(len(scores)), at + actions[:, i].astype(np.int64)] += 1.0
-            at += n
-        return scores
-
-    def same(self, a: np.ndarray, b: np.ndarray, within: float = 1e-3) -> bool:
-        """Whether two sets of outputs [N, n] describe the same distributions: log-probabilities, means and log scales."""
-        if self.choices:
-            a, b = normalised(a, self.choices), normalised(b, self.choices)
-        return bool(np.abs(a - b).max(initial=0.0) <= within * (1.0 + np.abs(b).max(initial=0.0)))
-
-    def log_probs(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """log π_e(a|s) [N] of actions [N, dim] where the outputs were [N, n]."""
-        if not self.choices:
-            z = (actions - outputs[:, 0::2]) * np.exp(-outputs[:, 1::2])
-            return np.asarray((-0.5 * z * z - outputs[:, 1::2] - LOG_SQRT_2PI).sum(axis=1))
-        total, at = np.zeros(len(actions)), 0
-        for i, n in enumerate(self.choices):
-            logits = outputs[:, at : at + n]
-            logits = logits - logits.max(axis=1, keepdims=True)
-            chosen = logits[np.arange(len(logits)), actions[:, i].astype(np.int64)]
-            total += chosen - np.log(np.exp(logits).sum(axis=1))
-            at += n
-        return total
+    def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
+        """The outputs that were handed in with observations [N, features + outputs]."""
+        return observations[:, self.features_dim :]
 
     def pieces(self) -> dict[str, Piece]:
         own = {
@@ -133,7 +95,7 @@ class External(Policy):
 
 @njit
 def _factors(policy: PolicyView) -> int:
-    """Discrete actions that are drawn independently of each other; 0 for a Gaussian."""
+    """How many discrete actions are drawn independently of each other; 0 for a Gaussian."""
     return beyond(policy.sizes)[0]
 
 
@@ -145,7 +107,7 @@ def _values(policy: PolicyView, factor: int) -> int:
 
 @piece(FORWARD)
 def forward_external(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
-    """Outputs were handed in; at θ_b = θ − c·vector they differ by c · vector [features, 1]."""
+    """Take the outputs that were handed in. At θ_b = θ − c·vector they are smaller by c · vector [features, 1]."""
     n, width, behavior = policy.sizes.outputs, policy.sizes.inputs, out_b(policy)
     for i in range(width):
         policy.work[i] = real(obs[i])
@@ -185,7 +147,7 @@ def features_external(policy: PolicyView, weight: float, psi: Reals) -> None:
 
 @piece(PREPARE)
 def prepare_external(policy: PolicyView) -> None:
-    """Nothing follows from θ here."""
+    """Nothing has to be recomputed: no number follows from θ here."""
 
 
 # ---- several discrete actions at once: independent factors ---------------------------------------------------------
@@ -242,7 +204,7 @@ def log_prob_factors(policy: PolicyView, out: Floats, action: Floats) -> float:
 
 @piece(SOFTEN)
 def soften_factors(policy: PolicyView, delta: float) -> None:
-    """(1 − δ) π_e + δ / n, each factor by itself."""
+    """Make every factor's π_b = (1 − δ) π_e + δ / n."""
     at = 0
     for f in range(_factors(policy)):
         n, mixed = _values(policy, f), shift(out_b(policy), at)
@@ -254,7 +216,7 @@ def soften_factors(policy: PolicyView, delta: float) -> None:
 
 @piece(TILT)
 def tilt_factors(policy: PolicyView, by: Floats, max_kl: float) -> float:
-    """Each factor tilted as `tilt_categorical` does; their divergences add up."""
+    """Tilt each factor as `tilt_categorical` does. The divergence is the sum over the factors."""
     at, divergence = 0, 0.0
     for f in range(_factors(policy)):
         n, e, b, t = _values(policy, f), shift(policy.out, at), shift(out_b(policy), at), shift(by, at)

@@ -1,7 +1,7 @@
-"""Output distributions: from the network's (or table's) outputs to actions, log-probabilities and scores.
+"""Compiled output distributions: from the outputs of a network or table to actions, log-probabilities and scores.
 
-Categorical: outputs are logits. Gaussian: outputs come in pairs (mean, scale) before their link functions,
-mean = tanh or identity, scale = softplus or exp; `Sizes.mean_link` and `Sizes.scale_link` tell which.
+The outputs of a categorical distribution are logits. Those of a Gaussian come in pairs (mean, scale) before their link
+functions: tanh or identity for the mean, softplus or exp for the scale. `Sizes.mean_link` and `Sizes.scale_link` say which.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from evenroll.policies.interface import DRAW, LOG_PROB, SCORES, SOFTEN, TILT, Po
 
 LOG_SQRT_2PI = math.log(SQRT_2PI)
 
-FARTHEST = 1000.0  # outputs at θ_b stay within this many units (or multiples) of those at θ_e, for Gaussian heads
+FARTHEST = 1000.0  # a Gaussian's outputs at θ_b stay within this, times 1 + |output at θ_e|, of those at θ_e (`tame`)
 
 
 @njit
 def tame(policy: PolicyView) -> None:
-    """A step so large that outputs at θ_b overflow leaves π_b = π_e; a Gaussian's outputs are kept in reach.
+    """Keep π_b usable after a huge step. Where an output at θ_b overflows, π_b = π_e; a Gaussian's outputs are bounded.
 
-    Without it a huge α would draw an action of 10⁴⁵, and every number after it would be NaN.
+    Without this a huge α would draw an action of 10⁴⁵, and every number after it would be NaN.
     """
     n, e, b = policy.sizes.outputs, policy.out, out_b(policy)
     sound = True
@@ -42,7 +42,7 @@ def tame(policy: PolicyView) -> None:
 
 @njit
 def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
-    """Subtracts the largest logit first: no step size overflows it."""
+    """Probabilities of n logits. The largest logit is subtracted first, so that no step size makes it overflow."""
     top = logits[0]
     for i in range(1, n):
         top = max(top, logits[i])
@@ -56,12 +56,12 @@ def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
 
 @piece(DRAW, fastmath=FUSED)
 def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
-    """The number of cumulative weights at or below u·(their total)."""
+    """The action is the number of cumulative weights that are at or below u·(their total)."""
     n = policy.sizes.outputs
     logits = out_b(policy)
     cumulative = shift(logits, n)
     top, other = logits[0], logits[n - 1]
-    for i in range(1, (n + 1) // 2):  # from both ends: half the wait
+    for i in range(1, (n + 1) // 2):  # two maxima, from both ends, take half the time of one
         top, other = max(top, logits[i]), max(other, logits[n - 1 - i])
     top = max(top, other)
     total = 0.0
@@ -89,7 +89,7 @@ def log_prob_categorical(policy: PolicyView, out: Floats, action: Floats) -> flo
 
 @njit
 def score_categorical(n: int, out: Floats, action: Floats, weight: float, d: Floats) -> None:
-    """d = weight · (1{a} − π): the score with respect to the logits."""
+    """d = weight · (1{a} − π), where 1{a} − π is the score with respect to the logits."""
     softmax(n, out, d)
     for i in range(n):
         d[i] *= -weight
@@ -98,7 +98,7 @@ def score_categorical(n: int, out: Floats, action: Floats, weight: float, d: Flo
 
 @piece(SOFTEN)
 def soften_categorical(policy: PolicyView, delta: float) -> None:
-    """(1 − δ) π_e + δ / |A|."""
+    """Make π_b = (1 − δ) π_e + δ / |A|."""
     n = policy.sizes.outputs
     mixed = out_b(policy)
     softmax(n, policy.out, mixed)
@@ -106,14 +106,16 @@ def soften_categorical(policy: PolicyView, delta: float) -> None:
         mixed[i] = math.log((1.0 - delta) * mixed[i] + delta / n)
 
 
-LEAST_RATIO = 0.02  # a tilt leaves every action at least this share of its probability: weights π_e/π_b stay bounded
+LEAST_RATIO = 0.02  # the share of its probability that a tilt leaves every action, to bound weights π_e/π_b (docs/auto.md)
 
 
 @piece(TILT)
 def tilt_categorical(policy: PolicyView, by: Floats, max_kl: float) -> float:
-    """π_b(a) ∝ π_e(a) · max(1 − (by_a − Σ π_e by), LEAST_RATIO): leaves the probabilities π_b and, behind them, π_e.
+    """π_b(a) ∝ π_e(a) · max(1 − (by_a − Σ π_e by), LEAST_RATIO).
 
-    Linear: E_b[x] = −Cov_e(x) by, however far. Bounds the divergence without logarithms: KL ≤ χ² = Σ π_b²/π_e − 1.
+    The tilt is linear: E_b[x] = −Cov_e(x) by, however large `by` is, as long as no action reaches the floor.
+    The divergence is first bounded without logarithms, KL ≤ χ² = Σ π_b²/π_e − 1, and computed only if that exceeds max_kl.
+    The outputs at θ_b then hold the probabilities π_b and, behind them, π_e.
     """
     n, b = policy.sizes.outputs, out_b(policy)
     pi = shift(b, n)
@@ -135,7 +137,7 @@ def tilt_categorical(policy: PolicyView, by: Floats, max_kl: float) -> float:
         for i in range(n):
             if b[i] > 0.0:
                 divergence += b[i] * math.log(b[i] / pi[i])
-    return max(divergence, 0.0)  # rounding
+    return max(divergence, 0.0)  # rounding may leave a little less than 0
 
 
 @piece(DRAW)
@@ -155,7 +157,7 @@ def log_tilted_categorical(policy: PolicyView, out: Floats, action: Floats) -> f
 
 @piece(SCORES)
 def scores_categorical(policy: PolicyView, action: Floats, x: Floats) -> None:
-    """1{a} − π_e, which the tilt has left behind π_b."""
+    """x = 1{a} − π_e. The tilt has left π_e behind π_b."""
     n = policy.sizes.outputs
     pi = shift(policy.out, 2 * n)
     for i in range(n):
@@ -178,7 +180,7 @@ def gaussian_scale(sizes: Sizes, raw: float) -> float:
 
 @piece(DRAW)
 def draw_gaussian(policy: PolicyView, u: Floats, action: Floats) -> None:
-    """mean + scale · Φ⁻¹(u), one uniform number per dimension."""
+    """The action is mean + scale · Φ⁻¹(u), with one uniform number for each dimension."""
     out = out_b(policy)
     for i in range(policy.sizes.action_dim):
         mean, scale = gaussian_mean(policy.sizes, out[2 * i]), gaussian_scale(policy.sizes, out[2 * i + 1])
@@ -197,7 +199,7 @@ def log_prob_gaussian(policy: PolicyView, out: Floats, action: Floats) -> float:
 
 @njit
 def score_gaussian(sizes: Sizes, out: Floats, action: Floats, weight: float, d: Floats) -> None:
-    """Score with respect to the outputs before the link functions."""
+    """d = weight · (the score with respect to the outputs before the link functions)."""
     for i in range(sizes.action_dim):
         mean, scale = gaussian_mean(sizes, out[2 * i]), gaussian_scale(sizes, out[2 * i + 1])
         z = (action[i] - mean) / scale
@@ -211,7 +213,7 @@ def score_gaussian(sizes: Sizes, out: Floats, action: Floats, weight: float, d: 
 
 @piece(SOFTEN)
 def soften_gaussian(policy: PolicyView, delta: float) -> None:
-    """Same mean, σ_b = (1 + δ) σ_e, written back as outputs before the link functions."""
+    """Keep the mean and make σ_b = (1 + δ) σ_e. Both are written back as outputs before the link functions."""
     wide = out_b(policy)
     for i in range(policy.sizes.action_dim):
         wide[2 * i] = policy.out[2 * i]
@@ -220,14 +222,14 @@ def soften_gaussian(policy: PolicyView, delta: float) -> None:
 
 
 SQRT_HALF = math.sqrt(0.5)
-FARTHEST_MEAN, LEAST_VARIANCE, MOST_VARIANCE = 1.0, 0.25, 2.0  # of z under a tilted Gaussian
+FARTHEST_MEAN, LEAST_VARIANCE, MOST_VARIANCE = 1.0, 0.25, 2.0  # limits of z's moments under a tilt: a dimension's KL ≤ 0.82
 
 
 @piece(TILT)
 def tilt_gaussian(policy: PolicyView, by: Floats, max_kl: float) -> float:
-    """The Gaussian with E_b[x] = −by: z of mean −by₀ and variance 1 − √2 by₁ − by₀².
+    """The Gaussian with E_b[x] = −by: under it z has mean −by₀ and variance 1 − √2 by₁ − by₀², within limits.
 
-    Leaves mean and standard deviation of z as "outputs" and, behind them, mean and scale of π_e.
+    The "outputs" at θ_b then hold the mean and standard deviation of z and, behind them, the mean and scale of π_e.
     """
     n, b = policy.sizes.outputs, out_b(policy)
     e = shift(b, n)

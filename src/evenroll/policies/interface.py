@@ -30,21 +30,21 @@ class PolicyCode(Fields, number=int64):
 
 
 class Sizes(Fields, number=int64):
-    """How large a policy is, and which functions link its outputs to a distribution. Sizes of its parts follow.
+    """How large a policy is, and which functions link its outputs to a distribution.
 
-    What follows (`beyond`): the widths of an MLP's hidden layers; of an external policy the number of discrete factors
-    (0 for a Gaussian), then the number of values of each.
+    Behind the named entries (`beyond`) an MLP has the widths of its hidden layers. An external policy has the number of its
+    discrete factors (0 for a Gaussian), and then the number of values of each factor.
     """
 
     outputs: int
     action_dim: int  # 1 if the action is discrete
     parameters: int
-    inputs: int  # length of the observation; of a table the number of its states; of an external policy that of its features
-    layers: int  # hidden ones
+    inputs: int  # the length of an observation; for a table, the number of states; for an external policy, of its features
+    layers: int  # hidden layers
     is_tanh: int  # activation: 1 for tanh, 0 for ReLU
     has_norm: int  # 1 if the input is batch-normalised
-    mean_link: int  # of a Gaussian: 0 for tanh, 1 for the identity
-    scale_link: int  # of a Gaussian: 0 for softplus, 1 for exp
+    mean_link: int  # for a Gaussian: 0 for tanh, 1 for the identity
+    scale_link: int  # for a Gaussian: 0 for softplus, 1 for exp
     gaussian: int  # 1 for a Gaussian head, 0 for a softmax
 
 
@@ -55,7 +55,7 @@ class PolicyView(NamedTuple):
     sizes: Sizes
     index: Ints  # scratch
     theta: Reals  # parameters θ_e
-    aux: Reals  # what follows from θ (probabilities) or stays fixed (batch-norm statistics)
+    aux: Reals  # numbers that follow from θ (probabilities) or stay fixed (batch-norm statistics)
     work: Reals  # activations of the last forward pass
     out: Floats  # outputs at θ_e, then at θ_b = θ_e − c·v, then scratch; each as long as there are outputs
 
@@ -124,13 +124,13 @@ def soften(policy: PolicyView, delta: float) -> None:
 
 @njit
 def features(policy: PolicyView, weight: float, psi: Reals) -> None:
-    """psi = weight · [last hidden activations, 1], what the outputs are linear in, at the state of the last forward pass."""
+    """psi = weight · [last hidden activations, 1] at the state of the last forward pass. The outputs are linear in them."""
     _features(policy.code.features, policy)(policy, weight, psi)
 
 
 @njit
 def tilt(policy: PolicyView, by: Floats, max_kl: float) -> float:
-    """Make π_b ≈ π_e · (1 − by·x), x the scores, floored so as to stay a distribution.
+    """Make π_b ≈ π_e · (1 − by·x), where x are the scores. A floor keeps π_b a distribution.
 
     Returns KL(π_b ‖ π_e), or a bound of it that is not above max_kl.
     """
@@ -139,9 +139,10 @@ def tilt(policy: PolicyView, by: Floats, max_kl: float) -> float:
 
 @njit
 def scores(policy: PolicyView, action: Floats, x: Floats) -> None:
-    """x [outputs] = how far the action deviates from π_e(·|s) where :func:`tilt` was last: of mean 0 under π_e, no units.
+    """x [outputs] = how far the action deviates from π_e(·|s), in the state of the last :func:`tilt`.
 
-    Discrete: 1{a} − π_e(·|s). Gaussian, each dimension: z and (z² − 1)/√2, z = (a − mean)/scale.
+    Scores have mean 0 under π_e, and no units. They are 1{a} − π_e(·|s) for a discrete action; for each dimension of a
+    Gaussian they are z and (z² − 1)/√2, z = (a − mean)/scale.
     """
     _scores(policy.code.scores, policy)(policy, action, x)
 

@@ -1,6 +1,6 @@
 """Feed-forward networks: optional input batch norm (eval mode) → hidden layers, ReLU or tanh → softmax or Gaussian.
 
-Parameters lie flat in `theta`: norm weight, norm bias; per hidden layer W [in][out], b [out]; head W [out][in],
+Parameters lie flat in `theta`: norm weight, norm bias; for each hidden layer W [in][out], b [out]; head W [out][in],
 b [out]; log_std. `mlp_pieces.py` has the forward and the backward pass.
 """
 
@@ -17,12 +17,15 @@ from evenroll.engine.pieces import Piece, compiled, number_type, pointer
 from evenroll.engine.simd import aligned
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
+from evenroll.policies.distributions import MEAN_LINKS, Categorical, Distribution, Gaussian
 from evenroll.policies.heads import CATEGORICAL, GAUSSIAN
 from evenroll.policies.interface import features, forward, policy_arrays, policy_of
 from evenroll.policies.mlp_pieces import add_score_mlp, features_mlp, forward_mlp, prepare_mlp
 
-NORM_EPSILON = 1e-5
-ACTIVATIONS, HEADS, MEANS, SCALES = ("relu", "tanh"), ("softmax", "gaussian"), ("tanh", "identity"), ("softplus", "log_std")
+NORM_EPSILON = 1e-5  # what batch norm adds to a variance, as in torch.nn.BatchNorm1d
+ACTIVATIONS, HEADS = ("relu", "tanh"), ("softmax", "gaussian")
+MEANS = tuple(MEAN_LINKS)
+SCALES = ("softplus", "log_std")  # a scale that the head computes, or one exp(log_std) for all states
 
 
 def _as_real(x: Any) -> np.ndarray:
@@ -32,8 +35,10 @@ def _as_real(x: Any) -> np.ndarray:
 class MLP(Policy):
     """A network policy from its tensors, named and shaped as in the policy file.
 
-    layers  list of (weight [out, in], bias [out]); head (weight, bias); norm (mean, var, weight, bias) or None.
-    dtype   float32 is fast and the default; float64 agrees with a float64 reference action by action.
+    layers                  (weight [out, in], bias [out]) of each hidden layer
+    head_weight, head_bias  the last layer's
+    norm                    (mean, var, weight, bias) of the input's batch norm, or None
+    dtype                   float32 is fast and the default; float64 agrees with a float64 reference action by action
     """
 
     def __init__(
@@ -65,7 +70,7 @@ class MLP(Policy):
         self._check()
         rows = len(self.head_bias)
         width = (self.layers[0][0] if self.layers else self.head_weight).shape[1]
-        gaussian, own_scale = head == "gaussian", scale == "log_std" and head == "gaussian"
+        gaussian, own_scale = head == "gaussian", scale == "log_std"
         n_out = 2 * rows if own_scale else rows
         self.obs_dim = width
         self.n_actions = None if gaussian else rows
@@ -73,7 +78,7 @@ class MLP(Policy):
         parts = [] if self.norm is None else [self.norm[2], self.norm[3]]
         for w, b in self.layers:
             parts += [w.T.ravel(), b]
-        parts += [self.head_weight.ravel(), self.head_bias] + ([self.log_std] if own_scale else [])  # type: ignore[list-item]
+        parts += [self.head_weight.ravel(), self.head_bias] + ([] if self.log_std is None else [self.log_std])
         self.first_weight = 0 if self.norm is None else 2 * width
         self.theta = aligned(np.concatenate(parts).astype(dtype), self.first_weight)
         if self.norm is None:
@@ -112,8 +117,11 @@ class MLP(Policy):
             raise PolicyError("a softmax head needs at least 2 actions")
         if self.head == "gaussian" and self.scale == "softplus" and rows % 2:
             raise PolicyError("a softplus Gaussian head has rows mean₀, σ₀, mean₁, σ₁ …: an even number")
-        if self.head == "gaussian" and self.scale == "log_std" and (self.log_std is None or self.log_std.shape != (rows,)):
+        if self.scale == "log_std" and (self.log_std is None or self.log_std.shape != (rows,)):
             raise PolicyError(f"log_std must have shape [{rows}], one entry per action dimension")
+        if self.scale != "log_std" and self.log_std is not None:
+            what = "a softmax head has no scale" if self.head == "softmax" else "the head itself computes a softplus scale"
+            raise PolicyError(f'{what}: leave log_std out, or pass head="gaussian", scale="log_std" to use it')
 
     def astype(self, dtype: Any) -> MLP:
         """The same policy at another precision."""
@@ -123,7 +131,7 @@ class MLP(Policy):
         )  # fmt: skip
 
     def with_theta(self, theta: np.ndarray, norm_statistics: tuple[np.ndarray, np.ndarray] | None = None) -> MLP:
-        """The same architecture with other flat parameters (training)."""
+        """The same architecture with other flat parameters, as training makes them."""
         theta = np.asarray(theta, dtype=np.float64)
         at = 0
 
@@ -139,7 +147,7 @@ class MLP(Policy):
             norm = (*statistics, take(self.obs_dim), take(self.obs_dim))
         layers = [(take(w.shape[1], w.shape[0]).T, take(len(b))) for w, b in self.layers]
         head_weight, head_bias = take(*self.head_weight.shape), take(len(self.head_bias))
-        log_std = take(len(self.log_std)) if self.log_std is not None and self.head == "gaussian" else None
+        log_std = None if self.log_std is None else take(len(self.log_std))
         return MLP(
             layers, head_weight, head_bias, activation=self.activation, head=self.head, mean=self.mean,
             scale=self.scale, norm=norm, log_std=log_std, dtype=self.dtype,
@@ -150,23 +158,40 @@ class MLP(Policy):
         return self.head_weight.shape[1] + 1
 
     def features(self, observations: np.ndarray) -> np.ndarray:
-        """ψ [N, F + 1], in `dtype`: what the outputs are linear in at observations [N, obs_dim], the constant 1 last."""
+        """ψ [N, F + 1] at observations [N, obs_dim], in `dtype`: what the outputs are linear in. The constant 1 is last."""
         observations = np.ascontiguousarray(observations, dtype=np.float64)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
         _list_features(number_type(self.dtype))(self.arrays(), observations, psi)
         return psi
 
-    def parameters_of_actions(self, obs: np.ndarray) -> np.ndarray:
-        """For a batch of observations [n, obs_dim]: logits, or mean and log scale of each dimension in turn."""
-        out = self.features(obs).astype(np.float64)[:, :-1] @ self.head_weight.T + self.head_bias
+    @property
+    def distribution(self) -> Distribution:
         if self.n_actions is not None:
-            return np.asarray(out)
-        if self.log_std is not None and self.scale == "log_std":
-            mean, log_scale = out, np.broadcast_to(self.log_std, out.shape)
-        else:
-            mean, log_scale = out[:, 0::2], np.log(np.maximum(np.logaddexp(0.0, out[:, 1::2]), 1e-6))
-        mean = np.tanh(mean) if self.mean == "tanh" else mean
-        return np.stack([mean, log_scale], axis=-1).reshape(len(out), -1)
+            return Categorical((self.n_actions,))
+        return Gaussian(self.action_dim, self.mean, "exp" if self.log_std is not None else "softplus")
+
+    @property
+    def head_matrix(self) -> np.ndarray:
+        """The last layer's weights and, below them, its biases, [F + 1, rows]. ψ times this matrix gives the head's rows."""
+        return np.concatenate([self.head_weight.T, self.head_bias[None]])
+
+    def outputs_of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """The outputs [N, outputs] that `distribution` describes, from the head's rows [N, rows].
+
+        The two are the same, unless the head computes only means: then each mean gets its log_std beside it.
+        """
+        if self.log_std is None:
+            return rows
+        return np.stack([rows, np.broadcast_to(self.log_std, rows.shape)], axis=-1).reshape(len(rows), -1)
+
+    def outputs_of_features(self, psi: np.ndarray) -> np.ndarray:
+        """The outputs [N, outputs], in float64, from the features ψ [N, F + 1]."""
+        return self.outputs_of_rows(np.asarray(psi[:, :-1] @ self.head_weight.T + self.head_bias))
+
+    def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
+        """The logits, or the mean and log scale of each dimension in turn, at observations [N, obs_dim]."""
+        outputs = self.outputs_of_features(self.features(observations))
+        return outputs if self.n_actions is not None else self.distribution.normalised(outputs)
 
     def pieces(self) -> dict[str, Piece]:
         own = {"forward": forward_mlp, "add_score": add_score_mlp, "prepare": prepare_mlp, "features": features_mlp}

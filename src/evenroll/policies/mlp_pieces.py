@@ -1,7 +1,7 @@
 """A network's forward and backward pass in compiled code.
 
-Hidden weights are [in][out] so that inner loops run along contiguous outputs. θ_b = θ − c·v is never built:
-W_b x = W x − c (V x), row by row, and inputs that are zero (inactive ReLUs) are skipped.
+Hidden weights are [in][out], so that inner loops run along contiguous outputs. θ_b = θ − c·v is never built, because
+W_b x = W x − c (V x) can be computed row by row. Inputs that are zero (inactive ReLUs) are skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from evenroll.engine.simd import (
     add,
     dot,
     fma,
-    lanes_of,
     list_positive,
     load,
     multiply,
@@ -26,6 +25,7 @@ from evenroll.engine.simd import (
     splat,
     store,
     unit_step,
+    width_of,
 )
 from evenroll.engine.views import beyond
 from evenroll.policies.heads import score_categorical, score_gaussian, tame
@@ -34,14 +34,14 @@ from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, P
 
 @njit
 def _head_size(policy: PolicyView) -> tuple[int, int]:
-    """Rows of the head's matrix, and the distance of their outputs (2 where log_std sits in between)."""
+    """How many rows the head's matrix has, and how far apart their outputs lie (2 where log_std lies in between)."""
     own_scale = policy.sizes.gaussian == 1 and policy.sizes.scale_link == 1
     return (policy.sizes.action_dim, 2) if own_scale else (policy.sizes.outputs, 1)
 
 
 @over_columns(8)
 def _layer(size: int) -> Any:
-    """h = b + Σ_j x_j W[j, :] over the listed inputs j, or the positive part of it; the bias follows W."""
+    """h = b + Σ_j x_j W[j, :] over the listed inputs j, or the positive part of it. In memory the bias b follows W."""
 
     def columns(
         o: int, n: int, bias: int, is_relu: bool, count: int, active: Ints, x: Reals, W: Reals, h: Reals
@@ -58,7 +58,7 @@ def _layer(size: int) -> Any:
 
 @over_columns(4)
 def _layer_both(size: int) -> Any:
-    """The same at θ and at θ − step·v together: each weight is loaded once."""
+    """The same layer at θ and at θ − step·v together, so that each weight is loaded once."""
 
     def columns(
         o: int, n: int, bias: int, is_relu: bool, count: int, active: Ints, step: float, x_e: Reals, x_b: Reals,
@@ -80,7 +80,7 @@ def _layer_both(size: int) -> Any:
 
 @njit(forceinline=True)
 def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
-    """Where either is positive."""
+    """List the places where h_e or h_b is positive. Returns how many there are."""
     count, registers = 0, n - n % lanes
     for o in range(0, registers, lanes):
         count = list_positive(load(h_e, o, 1), load(h_b, o, 1), o, active, count)
@@ -112,7 +112,7 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
     width, layers, is_tanh = sizes.inputs, sizes.layers, sizes.is_tanh == 1
     both = c != 0.0
     step = real(c)
-    lanes = lanes_of(real)
+    lanes = width_of(real)
     normed, x_e = work, shift(work, width)
     x_b = shift(x_e, width)
     W, V = policy.theta, vector
@@ -129,7 +129,7 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
             x_e[i] = real(obs[i])
             x_b[i] = x_e[i]
     h_e = shift(x_b, width)
-    # Per layer: how many inputs to visit, and which (only a ReLU that is zero is left out); backward uses it too.
+    # Each layer lists how many inputs to visit, and which; only ReLUs that are zero are left out. `add_score_mlp` reads it.
     index = policy.index
     index[0] = _list_all(width, shift(index, 1))
     for layer in range(layers):
@@ -180,7 +180,7 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
 
 @over_columns(8)
 def _back(size: int) -> Any:
-    """For the listed inputs j: V[j, :] += x_j d and d_in_j += W[j, :]·d."""
+    """V[j, :] += x_j d and d_in_j += W[j, :]·d for the listed inputs j."""
 
     def columns(o: int, n: int, count: int, active: Ints, x: Reals, d: Reals, W: Reals, V: Reals, d_in: Reals) -> None:
         g = load(d, o, size)
@@ -210,7 +210,7 @@ def _back_head(size: int) -> Any:
 
 @over_columns(4)
 def _back_activation(size: int) -> Any:
-    """d ← d · activation′, read off the activation itself; the bias's gradient."""
+    """d ← d · activation′, where the derivative follows from the activation itself. d is added to the bias's gradient."""
 
     def columns(o: int, is_tanh: bool, h: Reals, d: Reals, bias_v: Reals) -> None:
         x, g = load(h, o, size), load(d, o, size)
@@ -224,17 +224,17 @@ def _back_activation(size: int) -> Any:
 
 @piece(ADD_SCORE)
 def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
-    """Backward pass from the activations at θ, and the lists of inputs not zero, that forward left behind."""
+    """Backward pass, from what the forward pass left: the activations at θ, and the lists of inputs that are not zero."""
     sizes, widths, work = policy.sizes, beyond(policy.sizes), policy.work
     n_out, width, layers = sizes.outputs, sizes.inputs, sizes.layers
     is_tanh, has_norm = sizes.is_tanh == 1, sizes.has_norm == 1
-    lanes = lanes_of(real)
+    lanes = width_of(real)
     d_out = shift(policy.out, 2 * n_out)
     if sizes.gaussian == 1:
         score_gaussian(sizes, policy.out, action, weight, d_out)
     else:
         score_categorical(n_out, policy.out, action, weight, d_out)
-    # Walk to the last layer: where its inputs, weights and activations lie.
+    # Walk to the last layer, to find where its inputs, weights and activations lie.
     at_w = 2 * width if has_norm else 0
     at_h = width  # x_e
     next_h, at_index, inputs, largest = 3 * width, 0, width, width
@@ -267,7 +267,7 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
         active = shift(policy.index, at_index)
         for j in range(inputs):
             d_next[j] = real(0.0)
-        # Inputs left out are inactive ReLUs: their weights get no gradient, and they pass nothing on.
+        # The inputs left out are inactive ReLUs: their weights get no gradient, and they pass nothing on.
         _back(n, lanes, n, active[0], shift(active, 1), h, d, W, V, d_next)
         d, d_next = d_next, d
     if has_norm:
@@ -278,7 +278,7 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
 
 @piece(FEATURES)
 def features_mlp(policy: PolicyView, weight: float, psi: Reals) -> None:
-    """[last hidden activations, 1]; without hidden layers, the input."""
+    """psi = weight · [last hidden activations, 1]. Without hidden layers the activations are the input."""
     sizes, widths = policy.sizes, beyond(policy.sizes)
     width, at = sizes.inputs, sizes.inputs
     next_h = 3 * width
@@ -293,4 +293,4 @@ def features_mlp(policy: PolicyView, weight: float, psi: Reals) -> None:
 
 @piece(PREPARE)
 def prepare_mlp(policy: PolicyView) -> None:
-    """Nothing follows from θ: batch-norm statistics stay fixed."""
+    """Nothing has to be recomputed: `aux` holds only batch-norm statistics, which stay fixed."""

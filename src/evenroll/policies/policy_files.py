@@ -1,4 +1,4 @@
-"""Policy files: one .safetensors whose metadata key `evenroll.policy` says what the tensors mean."""
+"""Policy files. A file is one .safetensors whose metadata key `evenroll.policy` says what the tensors mean."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from evenroll.policies.mlp import ACTIVATIONS, HEADS, MEANS, MLP, SCALES
 from evenroll.policies.tabular import TabularSoftmax
 
 KEY = "evenroll.policy"
-LARGEST = 1 << 30  # bytes; a policy that must be evaluated every step is never this large
+LARGEST = 1 << 30  # the most bytes of a file; a policy that must be evaluated every step is never this large
 
 
 def load_policy(path: str | Path, dtype: Any = np.float32) -> Policy:
-    """Read a policy file. Whatever is malformed, mis-shaped or non-finite is refused with one line."""
+    """Read a policy file. A file that is malformed, mis-shaped or not finite is refused with one line."""
     path = Path(path)
     try:
         return _load(path, dtype)

@@ -1,4 +1,4 @@
-"""Softmax over a table of logits: π(a|s) ∝ exp θ[s, a]."""
+"""A policy that is a table: a softmax over a table of logits, π(a|s) ∝ exp θ[s, a]."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import numpy as np
 from evenroll.engine.pieces import FUSED, Floats, Piece, Reals, piece, shift
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
-from evenroll.policies.heads import (
-    CATEGORICAL,
-    softmax,
-)
+from evenroll.policies.distributions import Categorical
+from evenroll.policies.heads import CATEGORICAL, softmax
 from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, PolicyView, out_b
 
 
 class TabularSoftmax(Policy):
-    """logits [states, actions], float64. A logit of −inf is an action never taken (ε-greedy with ε = 0)."""
+    """A table of logits [states, actions], float64. A logit of −inf means an action never taken (ε-greedy with ε = 0)."""
 
     def __init__(self, logits: Any) -> None:
         table = np.array(logits, dtype=np.float64)
@@ -28,8 +26,7 @@ class TabularSoftmax(Policy):
         self.n_states, actions = table.shape
         self.n_actions, self.action_dim, self.obs_dim = actions, 1, 1
         self.theta = table.ravel()
-        weights = np.exp(table - table.max(axis=1, keepdims=True))
-        self.aux = (weights / weights.sum(axis=1, keepdims=True)).ravel()
+        self.aux = self.distribution.probabilities(table).ravel()
         self.dims = np.array([actions, 1, table.size, self.n_states], dtype=np.int64)
         self.work_size = 1
 
@@ -50,6 +47,14 @@ class TabularSoftmax(Policy):
     def table(self) -> np.ndarray:
         """π(a|s), [states, actions]."""
         return self.aux.reshape(self.n_states or 0, -1)
+
+    @property
+    def distribution(self) -> Categorical:
+        return Categorical((self.n_actions or 0,))
+
+    def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
+        """The logits [N, actions] of the states whose numbers are the observations [N, 1]."""
+        return np.asarray(self.logits[observations[:, 0].astype(np.int64)])
 
     def pieces(self) -> dict[str, Piece]:
         own = {"forward": forward_table, "add_score": add_score_table, "prepare": prepare_table, "features": features_table}
@@ -85,7 +90,7 @@ def forward_table(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> N
 
 @piece(ADD_SCORE)
 def add_score_table(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
-    """∂ log π(a|s) / ∂θ[s, ·] = 1{a} − π(·|s); aux holds π."""
+    """∂ log π(a|s) / ∂θ[s, ·] = 1{a} − π(·|s), and `aux` holds π."""
     n = policy.sizes.outputs
     row = int(obs[0]) * n
     pi, v = shift(policy.aux, row), shift(vector, row)
@@ -96,7 +101,7 @@ def add_score_table(policy: PolicyView, obs: Floats, action: Floats, weight: flo
 
 @piece(FEATURES)
 def features_table(policy: PolicyView, weight: float, psi: Reals) -> None:
-    """The logits of a state are parameters of their own."""
+    """ψ = [1]: every state's logits are parameters of this state alone."""
     psi[0] = weight
 
 

@@ -1,6 +1,6 @@
-"""Samplers: how the next action is chosen, given all the data so far. One file each; `table` has them by name.
+"""Samplers: how the next action is chosen, given all the data so far. Each has a file; `table` lists them by name.
 
-This package may import policies, engine and text. `base` says what a sampler is, `ros` is the shortest real one.
+This package may import policies, engine and text. `base` says what a sampler is; `ros` is the shortest real one.
 """
 
 from evenroll.samplers.auto import Auto

@@ -1,17 +1,17 @@
 """Sampling that keeps the data on-policy by itself: no step size, no backward pass.
 
 What it balances. The return of an episode is G = v + [start state] + Σ_t γᵗ A(s_t, a_t) + [environment noise], exactly.
-Write A(s, a) ≈ w·x(a) ⊗ ψ(s), x the scores of the action (mean 0 under π_e, see `policies.interface.scores`) and ψ what the
-policy's outputs are linear in. Then the luck of the actions in the mean return is  w·S/n,  S = Σ γᵗ x ⊗ ψ: the *discounted*
-sum of scores. On-policy, S wanders as √k; here every step draws its action from
+Write A(s, a) ≈ w·x(a) ⊗ ψ(s), where x are the scores of the action (mean 0 under π_e, see `policies.interface.scores`) and
+ψ the features that the policy's outputs are linear in. Then the luck of the actions in the mean return is  w·S/n,  where
+S = Σ γᵗ x ⊗ ψ is the *discounted* sum of scores. On-policy, S wanders as √k. Here every step draws its action from
 
     π_b = π_e · (1 − τ·x),    τ = κ (k/D) ψᵀ K⁻¹ S,    K = Σ γ²ᵗ ψψᵀ (weighted by the scores' variance), D directions
 
-so that E[Δ S] is κ times the part of S that one step can repay: K⁻¹ makes it free of units, D/k is the mean leverage
-ψᵀK⁻¹ψ of a step. The ratio is linear in x, not exponential: then E_b[x] is linear in S and leaves no bias of its own.
+so that E[Δ S] is κ times the part of S that one step can repay. K⁻¹ removes the units, and D/k is the mean leverage ψᵀK⁻¹ψ
+of a step. The ratio is linear in x and not exponential, because then E_b[x] is linear in S and the tilt adds no bias.
 
-`auto_table.py` has τ and the sums of a table, where every state is a block of its own; `auto_network.py` has those of a
-network, which is one block, and the schedule of κ. The experiments behind the constants are in the documentation.
+`auto_table.py` has τ and the sums of a table, where every state is a separate block. `auto_network.py` has those of a
+network, which is a single block, and the schedule of κ. docs/experiments-auto.md has the experiments behind the constants.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from evenroll.engine.pieces import FUSED, Floats, Piece, piece, real, shift
-from evenroll.engine.simd import lanes_of
+from evenroll.engine.simd import width_of
 from evenroll.engine.views import beyond
 from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, draw_tilted, features, forward, log_tilted, scores, tilt
@@ -37,7 +37,10 @@ from evenroll.samplers.interface import CHOOSE, END_EPISODE, LOG_BEHAVIOR, UPDAT
 
 @dataclass(frozen=True)
 class Auto(Sampler):
-    """Tilts π_e against the imbalance of the data so far. max_kl: never further than this from π_e, nats per step."""
+    """Tilt π_e against the imbalance of the data so far.
+
+    max_kl  the most that π_b may differ from π_e, in nats per step
+    """
 
     max_kl: float = math.inf
     name = "auto"
@@ -75,14 +78,14 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
     if settings.states > 0.0:
         tilt_of_table(policy, sampler, obs, by)
     else:
-        tilt_of_network(policy, sampler, lanes_of(real), by)
+        tilt_of_network(policy, sampler, width_of(real), by)
     _tilt_within(policy, settings.max_kl, by)
     draw_tilted(policy, u, action)
 
 
 @njit
 def _tilt_within(policy: PolicyView, max_kl: float, by: Floats) -> None:
-    """π_b = π_e (1 − by·x), by shrunk until KL(π_b ‖ π_e) ≤ max_kl."""
+    """π_b = π_e (1 − by·x), where `by` is shrunk until KL(π_b ‖ π_e) ≤ max_kl."""
     n = policy.sizes.outputs
     kl = tilt(policy, by, max_kl)
     tries = 0
@@ -108,7 +111,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
     x = shift(by, n)
     chosen = memory.chosen == 1.0
     memory.chosen = 0.0
-    if not chosen:  # initial data: nothing was chosen here
+    if not chosen:  # this is initial data, whose action `choose` has not drawn
         for i in range(n):
             by[i] = 0.0
         tilt(policy, by, math.inf)
@@ -118,7 +121,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
     else:
         if not chosen:
             features(policy, memory.discount, sampler.vectors)
-        learn_network(policy, sampler, lanes_of(real), x, int(action[0]) if settings.discrete == 1.0 else -1)
+        learn_network(policy, sampler, width_of(real), x, int(action[0]) if settings.discrete == 1.0 else -1)
     memory.k += 1.0
     memory.times += memory.t
     memory.t += 1.0

@@ -1,7 +1,7 @@
 """`auto` on a network: one block of D directions, and the schedule of its gain.
 
-Advantages outside the span of the scores feel the tilt as a bias of order κ, so κ = ½ min(1, 2√(D/k), 32 D/k): in the end
-the bias falls as 1/n, while what is left of w·S is 1/32 of the on-policy error.
+Advantages outside the span of the scores feel the tilt as a bias of order κ. So κ must fall: κ = ½ min(1, 2√(D/k), 32 D/k).
+In the end the bias falls as 1/n, while what is left of w·S is 1/32 of the on-policy error.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from evenroll.policies.interface import PolicyView, features
 from evenroll.samplers.auto_state import SEVERAL_DISCRETE, Memory, Settings
 from evenroll.samplers.interface import SamplerView
 
-GAIN_NETWORK = 0.5  # of what a step could repay
-MIDDLE = 2.0  # past k = 4 D the gain falls as 1/√k: the bias that a tilt costs is as large as what it leaves
-NATS = 5.0  # KL that a whole episode may cost: a tilt that lasts for long bends the return to second order
-KEEP = 32.0  # past k = 256 D as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
-ENOUGH = 0.75  # steps per direction before which K is hardly known, and S mostly the episode's own echo: less gain
-EVERY_STEP = 32  # K learns from every step up to 32 per feature, then from one in STRIDE
+# docs/experiments-auto.md has the experiments that decided these constants.
+GAIN_NETWORK = 0.5  # κ at first: the share that is repaid of what a step could repay
+MIDDLE = 2.0  # past k = 4 D the gain falls as 1/√k: there the bias that a tilt costs is as large as the error it leaves
+NATS = 5.0  # the KL that a whole episode may cost: a tilt that lasts for long bends the return to second order
+KEEP = 32.0  # past k = 256 D the gain falls as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
+ENOUGH = 0.75  # with fewer steps per direction the gain is smaller: K is hardly known, and S mostly the episode's own echo
+EVERY_STEP = 32  # K learns from every step up to 32 steps per feature, and then from one in STRIDE
 STRIDE = 16
 
 
 def network_state(policy: Policy) -> tuple[np.ndarray, int]:
-    """(vectors, how many numbers the sums are): ψ, Pψ, S, β, P in the policy's precision; K and its inverse in double."""
+    """(vectors, how many numbers the sums have). The vectors ψ, Pψ, S, β, P are in the policy's precision.
+
+    The sums are K and its inverse, in double precision.
+    """
     width, n = policy.feature_width, int(policy.sizes.outputs)
     D = width + 8 - width % 8
     return np.zeros(2 * D + 2 * n * D + D * D, dtype=policy.dtype), 2 * width * width
@@ -37,7 +41,7 @@ def network_state(policy: Policy) -> tuple[np.ndarray, int]:
 
 @njit
 def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, Any, Any, Any]:
-    """D, rounded up to full registers, and ψ, Pψ [D], S, β [n, D], P [D, D]."""
+    """(D, ψ, Pψ, S, β, P): D is rounded up to full registers; ψ, Pψ are [D], S, β are [n, D], P is [D, D]."""
     D, n, psi = _padded(int(Settings(sampler.settings).width)), policy.sizes.outputs, sampler.vectors
     S = shift(psi, 2 * D)
     return D, psi, shift(psi, D), S, shift(S, n * D), shift(S, 2 * n * D)
@@ -45,19 +49,22 @@ def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, A
 
 @njit
 def _rows(policy: PolicyView, sampler: SamplerView) -> int:
-    """Scores to keep sums of: those of a discrete action add up to 0, the last follows from the others."""
+    """How many scores are summed. A discrete action's scores add up to 0, so its last one follows from the others."""
     return policy.sizes.outputs - (1 if Settings(sampler.settings).discrete == 1.0 else 0)
 
 
 @njit
 def _padded(width: int) -> int:
-    """Full registers, and at least one zero beyond the width."""
+    """The width rounded up to full registers, with at least one zero beyond it."""
     return width + 8 - width % 8
 
 
 @njit
 def gain(directions: float, k: float, length: float) -> float:
-    """c, what part of S one step repays: ½ min(1/D, 2/√(Dk), 32/k), less while k < ¾ D, never more than NATS an episode."""
+    """c, the share of S that one step repays: ½ min(1/D, 2/√(Dk), 32/k).
+
+    It is less while k < ¾ D, and never so much that an episode of this length would cost more than NATS.
+    """
     early = min(k / (ENOUGH * directions), 1.0)
     falling = min(MIDDLE / math.sqrt(directions * k), min(directions, KEEP) / k)
     return min(GAIN_NETWORK * min(early * early / directions, falling), 4.0 * NATS / (length * directions))
@@ -65,7 +72,10 @@ def gain(directions: float, k: float, length: float) -> float:
 
 @njit
 def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Floats) -> None:
-    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, c = κ/D; β = (K/k)⁻¹ S comes from `update`. Episodes are about 2 t̄ long."""
+    """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, where c = κ/D, and β = (K/k)⁻¹ S comes from `update`.
+
+    An episode is taken to be 2 t̄ long, twice the mean time of a step.
+    """
     memory, directions = Memory(sampler.memory), Settings(sampler.settings).directions
     k = memory.k + 1.0
     D, psi, _, _, beta, _ = _vectors(policy, sampler)
@@ -83,7 +93,10 @@ def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Fl
 
 @njit
 def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chosen: int) -> None:
-    """S += x ⊗ ψ, β += x ⊗ Pψ, K += spread ψψᵀ;  P = (K/k)⁻¹ anew whenever k has grown by a third."""
+    """S += x ⊗ ψ, β += x ⊗ Pψ, K += (the scores' variance) ψψᵀ. P = (K/k)⁻¹ is computed anew when k has grown by a third.
+
+    chosen  the number of the action if there is one discrete action, else −1
+    """
     settings, memory, n = Settings(sampler.settings), Memory(sampler.memory), policy.sizes.outputs
     width, k = int(settings.width), memory.k + 1.0
     D, psi, P_psi, S, beta, P = _vectors(policy, sampler)
@@ -103,13 +116,13 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
     plenty = k > EVERY_STEP * width
     if not plenty or int(k) % STRIDE == 0:
         weight = float(STRIDE) if plenty else 1.0
-        if chosen >= 0:  # the mean variance of the scores over their n − 1 directions: (1 − Σ π²)/(n − 1)
+        if chosen >= 0:  # weigh by the mean variance of the scores over their n − 1 directions: (1 − Σ π²)/(n − 1)
             same = 0.0
             for i in range(n):
                 p = (1.0 if i == chosen else 0.0) - x[i]
                 same += p * p
             weight *= (1.0 - same) / (n - 1)
-        elif settings.discrete == SEVERAL_DISCRETE:  # several discrete factors: what their scores came to, of the same mean
+        elif settings.discrete == SEVERAL_DISCRETE:  # weigh by the squares of the scores, which have their variance as mean
             square = 0.0
             for i in range(n):
                 square += x[i] * x[i]
@@ -154,11 +167,11 @@ def _add(size: int) -> Any:
 
 @over_columns(8)
 def _combine(size: int) -> Any:
-    """result = Σ_j a_j P[j, :] over the listed j, as two sums that need not wait for each other."""
+    """result = Σ_j a_j P[j, :] over the listed j. It is taken as two sums, neither of which has to wait for the other."""
 
     def columns(o: int, D: int, count: int, active: Ints, a: Reals, P: Reals, result: Reals) -> None:
         even, odd = splat(narrow(0.0, a), size), splat(narrow(0.0, a), size)
-        for i in range(0, count, 2):  # one more is listed: a zero
+        for i in range(0, count, 2):  # if `count` is odd, the one listed after the last has a_j = 0
             j, m = active[i], active[i + 1]
             even = fma(splat(a[j], size), load(P, j * D + o, size), even)
             odd = fma(splat(a[m], size), load(P, m * D + o, size), odd)
@@ -169,7 +182,7 @@ def _combine(size: int) -> Any:
 
 @njit
 def _invert(D: int, K: Floats, k: float, P: Floats) -> None:
-    """P = ((K + ridge)/k)⁻¹ by Gauss and Jordan, the ridge is one step of average features."""
+    """P = ((K + ridge)/k)⁻¹ by Gauss-Jordan elimination. The ridge is what one step of average features adds."""
     trace = 0.0
     for i in range(D):
         trace += K[i * D + i]
@@ -179,7 +192,7 @@ def _invert(D: int, K: Floats, k: float, P: Floats) -> None:
             P[i * D + j] = (K[i * D + j] + (ridge if i == j else 0.0)) / k
     for p in range(D):
         pivot = shift(P, p * D)
-        scale = 1.0 / max(pivot[p], 1e-9 * ridge / k)  # positive but for rounding
+        scale = 1.0 / max(pivot[p], 1e-9 * ridge / k)  # a pivot is positive, but rounding may leave nothing of it
         pivot[p] = 1.0
         for j in range(D):
             pivot[j] *= scale

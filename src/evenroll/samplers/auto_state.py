@@ -1,23 +1,26 @@
-"""What `auto` remembers, by name."""
+"""What `auto` is told and what it remembers, by name."""
 
 from __future__ import annotations
 
 from evenroll.engine.views import Fields
 
-SEVERAL_DISCRETE = 2
+SEVERAL_DISCRETE = 2  # the value of `Settings.discrete` where a step takes several discrete actions at once
 
 
 class Settings(Fields):
     max_kl: float
     gamma: float
-    states: float  # of a table; 0 for a network
-    width: float  # length of ψ
-    directions: float  # D: length of ψ times the scores of an action that are free to vary
+    states: float  # how many states a table has; 0 for a network
+    width: float  # the length of ψ
+    directions: float  # D: the length of ψ times the number of an action's scores that are free to vary
     discrete: float  # 1 for one discrete action, SEVERAL_DISCRETE for several at once, 0 for real ones
 
 
 class Memory(Fields):
-    """What follows: τ and x of the present step, one number for each output; then the sums of the table or network."""
+    """Behind these entries follow τ and x of the present step, with one number for each output; then the sums.
+
+    The sums are those of the table (`auto_table.StateSums`) or of the network (`auto_network.network_state`).
+    """
 
     k: float  # steps so far
     t: float  # time within the running trajectory

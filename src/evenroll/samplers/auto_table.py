@@ -1,7 +1,7 @@
-"""`auto` on a table: every state is its own block, ψ = [1, t].
+"""`auto` on a table: every state is a separate block, with ψ = [1, t].
 
-A time limit makes advantages depend on the time, but less (PRIOR_OF_TIME) than on the state. One visit may repay all that a
-state owes (κ ≈ 1), because the scores of a table span every advantage.
+A time limit makes advantages depend on the time, but less (PRIOR_OF_TIME) than on the state. The scores of a table span
+every advantage, so one visit may repay all that a state owes (κ ≈ 1).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from evenroll.policies.interface import PolicyView
 from evenroll.samplers.auto_state import Memory
 from evenroll.samplers.interface import SamplerView
 
-GAIN_TABLE = 3.0  # logits per count; 2 for two actions, where 2 repays all. 2 … 4 measure alike
-PRIOR_OF_TIME = 0.03  # share of a table's advantages thought to change with time
+# docs/experiments-auto.md has the experiments that decided both constants, under "Tables".
+GAIN_TABLE = 3.0  # logits per count; with two actions it is 2, which repays all. 2 … 4 measure alike
+PRIOR_OF_TIME = 0.03  # the share of a table's advantages that is thought to change with time
 
 
-class Block(Fields):
-    """A state's sums. What follows: S, then Σ γᵗ t x, one number for each action."""
+class StateSums(Fields):
+    """A state's sums. Behind these entries follow S and then Σ γᵗ t x, each with one number for each action."""
 
     visits: float
     weight: float  # Σ γ²ᵗ
@@ -29,26 +30,26 @@ class Block(Fields):
     second: float  # Σ γ²ᵗ t²
 
 
-NAMED = Block.count
+NAMED = StateSums.count
 
 
 def table_state(policy: Policy) -> tuple[np.ndarray, int]:
-    """(vectors, how many numbers the sums are)."""
-    return np.zeros(1, dtype=policy.dtype), (policy.n_states or 0) * (Block.count + 2 * int(policy.sizes.outputs))
+    """(vectors, how many numbers the sums have)."""
+    return np.zeros(1, dtype=policy.dtype), (policy.n_states or 0) * (StateSums.count + 2 * int(policy.sizes.outputs))
 
 
 @njit
 def _block(policy: PolicyView, memory: Memory, obs: Floats) -> Floats:
-    """Where the sums of a state lie: behind τ and x."""
+    """The sums of a state. They lie behind τ and x."""
     n = policy.sizes.outputs
     return shift(beyond(memory), 2 * n + int(obs[0]) * (NAMED + 2 * n))
 
 
 @njit
 def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Floats) -> None:
-    """by = η y: y what this visit should repay, in the metric that counts S² /N + PRIOR · (Σ x (t − t̄))² / V."""
+    """by = η y: y is what this visit should repay, in the metric that counts S² /N + PRIOR · (Σ x (t − t̄))² / V."""
     memory, n = Memory(sampler.memory), policy.sizes.outputs
-    block = Block(_block(policy, memory, obs))
+    block = StateSums(_block(policy, memory, obs))
     N, S = block.weight, beyond(block)
     late = shift(S, n)
     gain = min(GAIN_TABLE, float(n)) * memory.discount
@@ -69,7 +70,7 @@ def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Flo
 def learn_table(policy: PolicyView, memory: Memory, obs: Floats, x: Floats) -> None:
     """Add a step to the sums of its state."""
     n, t, discount = policy.sizes.outputs, memory.t, memory.discount
-    block = Block(_block(policy, memory, obs))
+    block = StateSums(_block(policy, memory, obs))
     S = beyond(block)
     late = shift(S, n)
     weight = discount * discount

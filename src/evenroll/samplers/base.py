@@ -1,12 +1,12 @@
 """What every sampler is: frozen hyper-parameters, and pieces that say how it chooses and what it learns.
 
-choose        given the state and uniform numbers, an action           (P, M, obs, u, action)
-log_behavior  log π_b of the action just chosen, only if it is needed  (P, M, action) → float
-update        after each step, and for each step of initial data       (P, M, obs, action, reward)
-end_episode   after each finished trajectory                           (P, M, return, log weight)
+choose        draws an action, given the state and uniform numbers       (P, M, obs, u, action)
+log_behavior  gives log π_b of that action, where somebody needs it      (P, M, action) → float
+update        runs after each step, and for each step of initial data    (P, M, obs, action, reward)
+end_episode   runs after each finished trajectory                        (P, M, return, log weight)
 
-`choose` leaves in the policy view a forward pass at θ_e in this state; for initial data the loop makes one before
-`update`. The loop alone owns randomness and the record.
+P is the policy's view and M the sampler's. `choose` leaves in P a forward pass at θ_e in this state. For initial data the
+loop makes one before `update`. The loop alone owns randomness and the record.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from evenroll.samplers.interface import END_EPISODE, LOG_BEHAVIOR, UPDATE, Sampl
 class Sampler:
     """Base of all samplers.
 
-    name               what it is called in a specification such as "ros:alpha=10"
+    name               its name in a specification such as "ros:alpha=10"; unless given, the name of its class
     independent        its trajectories are i.i.d. given the past behaviour, so that classical intervals hold
     on_policy          its actions come from π_e
     needs_weights      its `end_episode` uses the trajectory's importance weight
     whole_trials_only  why it can run only on a built-in domain, a whole trial at a time; None if it can run anywhere.
                        Elsewhere `update` follows `choose` at once, with a reward of 0: the environment has not moved yet
     memory             names for the first entries of its memory
-    trajectory         which of these belong to the running trajectory: where several run side by side each has its own
+    trajectory         which of these entries belong to the running trajectory: of several side by side each has its own
     """
 
     name: ClassVar[str]
@@ -46,12 +46,20 @@ class Sampler:
     memory: ClassVar[type[Fields]] = Fields
     trajectory: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        if "name" not in cls.__dict__:  # a sampler derived from another one must not be taken for it
+            cls.name = cls.__name__
+
     def pieces(self) -> dict[str, Piece]:
-        """choose, and any of the others that are not the defaults below."""
+        """The piece `choose`, and those of the others that replace the defaults below."""
         raise TypeError("a sampler lists its pieces")
 
     def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
-        """Hyper-parameters as the pieces see them. `value`: the scale of returns, v(π_e), where known; `gamma`: discount."""
+        """The hyper-parameters as the pieces see them.
+
+        value  the scale of returns: v(π_e) where it is known
+        gamma  the discount
+        """
         return np.array([float(v) for v in dataclasses.asdict(self).values()] or [0.0])
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
@@ -76,18 +84,18 @@ def require(condition: bool, message: str) -> None:
 
 @piece(LOG_BEHAVIOR)
 def log_behavior_from_outputs(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
-    """The behaviour policy is the distribution that the outputs at θ_b describe."""
+    """log π_b where the behaviour policy is the distribution that the outputs at θ_b describe."""
     return log_prob(policy, out_b(policy), action)
 
 
 @piece(UPDATE)
 def no_update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    """Learns nothing from a step."""
+    """The sampler learns nothing from a step."""
 
 
 @piece(END_EPISODE)
 def no_end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
-    """Learns nothing from a trajectory."""
+    """The sampler learns nothing from a trajectory."""
 
 
 DEFAULT_PIECES = {

@@ -1,7 +1,8 @@
-"""Behaviour policy gradient (Hanna et al. 2017): lowers the variance of ordinary importance sampling.
+"""Behaviour policy gradient (Hanna et al. 2017): behaviour that lowers the variance of ordinary importance sampling.
 
-After every `batch` finished trajectories, one SGD step on  −(1/batch) Σᵢ (gᵢ wᵢ)² Σₜ log π_b(aₜ|sₜ),
-wᵢ = Pr_e(Hᵢ)/Pr_b(Hᵢ), gᵢ the return divided by v(π_e): the published step sizes belong to relative returns.
+After every `batch` finished trajectories θ_b takes one SGD step on  −(1/batch) Σᵢ (gᵢ wᵢ)² Σₜ log π_b(aₜ|sₜ).
+wᵢ = Pr_e(Hᵢ)/Pr_b(Hᵢ) is a trajectory's weight, and gᵢ its return divided by v(π_e), because the published step sizes belong
+to relative returns.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class Settings(Fields):
 
 
 class Memory(Fields):
-    """What follows: the outputs at θ_b."""
+    """Behind these entries follow the outputs at θ_b."""
 
-    finished: float  # trajectories in the batch
-    chosen: float  # 1 if the forward pass at θ_b is of the present state
+    finished: float  # finished trajectories in the batch
+    chosen: float  # 1 if the last forward pass at θ_b was in the present state
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> fl
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
     behavior = policy_from(_behavior(policy, sampler))
     memory = Memory(sampler.memory)
-    if memory.chosen == 0.0:  # initial data: nothing was chosen here
+    if memory.chosen == 0.0:  # this is initial data, whose action `choose` has not drawn
         forward(behavior, sampler.vectors, 0.0, obs)
     memory.chosen = 0.0
     add_score(behavior, obs, action, 1.0, shift(sampler.vectors, int(Settings(sampler.settings).parameters)))

@@ -26,7 +26,7 @@ class SamplerView(NamedTuple):
     code: SamplerCode
     settings: Floats  # hyper-parameters and sizes, fixed
     vectors: Reals  # parameter-shaped state, for example S = Σ ∇log π_e
-    memory: Floats  # all other state
+    memory: Floats  # everything else that changes
 
 
 sampler_of = view_of_arrays(SamplerView)
@@ -51,7 +51,7 @@ _update, _end_episode = function_at(UPDATE), function_at(END_EPISODE)
 
 @njit
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    """An action for an observation, from uniform numbers."""
+    """Choose an action for an observation, from uniform numbers."""
     _choose(sampler.code.choose, policy)(policy, sampler, obs, u, action)
 
 
@@ -63,11 +63,11 @@ def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> fl
 
 @njit
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    """What the sampler learns from a step."""
+    """Let the sampler learn from a step."""
     _update(sampler.code.update, policy)(policy, sampler, obs, action, reward)
 
 
 @njit
 def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
-    """What the sampler learns from a finished trajectory."""
+    """Let the sampler learn from a finished trajectory."""
     _end_episode(sampler.code.end_episode, policy)(policy, sampler, episode_return, log_weight)

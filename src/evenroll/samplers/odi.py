@@ -2,9 +2,9 @@
 
     b(a|s) ∝ π_e(a|s) √û(s, a) ,   û(s, a) = 2 r̄ q − r̄² + Var r + γ² Σ p(s'|s, a) Σ π_e(a'|s') û(s', a')
 
-û is itself an action value, that of the reward 2rq − r², and equals E[G²|s, a]. Paper: rewards without noise (no Var r),
-a network fitted to offline data, time in the state; here: on a table, from the counts of the data so far, without the
-time. The data is meant for `pdis` (or `ois`): its plain mean estimates the value of the behaviour, not of π_e.
+û is itself an action value, namely for the reward 2rq − r², and equals E[G²|s, a]. Paper: rewards without noise (no Var r),
+a network fitted to offline data, time in the state. Here: a table, the counts of the data so far, no time in the state.
+The data is meant for `pdis` (or `ois`): its plain mean estimates the value of the behaviour, not of π_e.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from evenroll.samplers.tabular_model import (
 
 @dataclass(frozen=True)
 class ODI(TabularDesign):
-    """Actions in proportion to π_e √E[G²|s, a], the second moment of what follows, on a table."""
+    """Draw actions in proportion to π_e √E[G²|s, a], where E[G²|s, a] is the return's second moment, on a table."""
 
     name = "odi"
 
@@ -43,7 +43,7 @@ class ODI(TabularDesign):
 
 @njit
 def second_moments(policy: PolicyView, sampler: SamplerView) -> None:
-    """q and û of the counted model, by sweeps: v(s) = Σ π q and w(s) = Σ π û over the actions that have been taken."""
+    """Compute q and û of the counted model by sweeps. v(s) = Σ π q and w(s) = Σ π û are over the actions taken so far."""
     visits, rewards, squares, _, q, u, successors, v, w = columns(policy, sampler)
     n, states, gamma = policy.sizes.outputs, policy.sizes.inputs, Settings(sampler.settings).gamma
     for s in range(states):

@@ -17,7 +17,7 @@ class Settings(Fields):
 
 @dataclass(frozen=True)
 class OffPolicy(Sampler):
-    """Discrete: (1 − δ) π_e + δ/|A|. Gaussian: same mean, σ_b = (1 + δ) σ_e."""
+    """π_b is (1 − δ) π_e + δ/|A| for a discrete action; for a Gaussian it has the same mean, and σ_b = (1 + δ) σ_e."""
 
     delta: float
     name = "off"

@@ -12,7 +12,7 @@ from evenroll.samplers.interface import CHOOSE, SamplerView
 
 @dataclass(frozen=True)
 class OnPolicy(Sampler):
-    """Independent actions from the evaluation policy."""
+    """Draw every action from the evaluation policy, independently of the data."""
 
     name = "os"
     independent = True

@@ -4,13 +4,13 @@ Every `every` steps the behaviour parameters start again from θ and take miniba
 
     E[max(r, clip(r, 1 − ε, 1 + ε))] + λ E[KL(π_φ ‖ π_θ)] ,   r = π_φ(a|s) / π_θ(a|s) ,   over a buffer of past (s, a)
 
-Every action in the buffer is pushed down to 1 − ε times its probability at most, so over-sampled ones lose and
-under-sampled ones gain: at φ = θ the gradient is the mean score, as in ROS. It stops when E[(r − 1) − log r] > δ.
+The fit pushes every action in the buffer down, to 1 − ε times its probability at the lowest. So over-sampled actions lose
+and under-sampled ones gain: at φ = θ the gradient is the mean score, as in ROS. The fit stops when E[(r − 1) − log r] > δ.
 
 Paper: ε, λ, δ and the learning rate as here, chosen for networks; buffers of the last few batches of a changing π_θ.
-Here: the last `buffer` steps; minibatches are interleaved (every m-th step) instead of shuffled, so that no random
-numbers are used up: with learning_rate = 0 this is OS bit for bit. Time per step does not grow with the data: at most
-epochs · buffer / every passes forward, and (1 + actions, or 2 + 2·dimensions) times as many backward.
+Here: the last `buffer` steps; minibatches are interleaved (every m-th step) instead of shuffled. The fit therefore uses no
+random numbers, and with learning_rate = 0 this is OS bit for bit. The time per step does not grow with the data: there are
+at most epochs · buffer / every passes forward, and (1 + actions, or 2 + 2·dimensions) times as many backward.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evenroll.policies.interface import PolicyView, add_score, draw, forward, lo
 from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, LOG_BEHAVIOR, UPDATE, SamplerView
 
-FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-8  # Adam
+FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-8  # Adam's usual β₁, β₂ and ε
 
 
 class Settings(Fields):
@@ -49,16 +49,19 @@ class Settings(Fields):
 
 
 class Memory(Fields):
-    """What follows: outputs at φ and scratch; an action to try, and two lots of probabilities; then the buffer."""
+    """Behind this entry follow the outputs at φ and scratch, an action to try, two sets of probabilities, and the buffer."""
 
-    steps: float  # so far
+    steps: float  # steps so far
 
 
 @dataclass(frozen=True)
 class PROPS(Sampler):
-    """Behaviour parameters fitted anew, every so many steps, to make the recent data's actions less likely, within limits.
+    """Fit the behaviour parameters again and again, to make the actions of the recent data less likely, within limits.
 
-    learning_rate, clip ε, penalty λ, max_divergence δ as in the paper; every, buffer in steps; epochs, batch of the fit
+    learning_rate   as in the paper, and so are clip ε, penalty λ and max_divergence δ
+    every           how many steps lie between two fits
+    buffer          how many of the last steps are fitted
+    epochs, batch   how often a fit visits every step of the buffer, and how many steps a minibatch has
     """
 
     learning_rate: float = 1e-4
@@ -123,7 +126,7 @@ def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> fl
 
 @piece(UPDATE)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    """Remember the step; every so often, fit φ."""
+    """Put the step into the buffer, and fit φ if `every` steps have passed."""
     memory, settings = Memory(sampler.memory), Settings(sampler.settings)
     row, n_obs = _row(policy, sampler, int(memory.steps) % int(settings.buffer)), int(settings.obs)
     dim = policy.sizes.action_dim
@@ -161,7 +164,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
 
 @njit
 def _row(policy: PolicyView, sampler: SamplerView, i: int) -> Floats:
-    """Row i of the buffer: observation, action, outputs at θ."""
+    """Row i of the buffer: the observation, the action and the outputs at θ."""
     outputs, dim = policy.sizes.outputs, policy.sizes.action_dim
     width = int(Settings(sampler.settings).obs) + dim + outputs
     return shift(beyond(Memory(sampler.memory)), 6 * outputs + dim + i * width)
@@ -171,7 +174,7 @@ def _row(policy: PolicyView, sampler: SamplerView, i: int) -> Floats:
 def _minibatch(
     behavior: PolicyView, sampler: SamplerView, first: int, every: int, size: int, gradient: Reals
 ) -> float:  # fmt: skip
-    """Add the loss's gradient over rows first, first + every, …; returns E[(r − 1) − log r] of them."""
+    """Add the gradient of the loss over rows first, first + every, …. Returns their E[(r − 1) − log r]."""
     settings, dim = Settings(sampler.settings), behavior.sizes.action_dim
     n_obs, discrete = int(settings.obs), settings.discrete == 1.0
     share = 1.0 / ((size - first + every - 1) // every)
@@ -217,10 +220,10 @@ def _add_kl_categorical(
 def _add_kl_gaussian(
     behavior: PolicyView, sampler: SamplerView, obs: Floats, theta_out: Floats, weight: float, gradient: Reals
 ) -> None:  # fmt: skip
-    """KL = Σ log(σ/σ_φ) + (σ_φ² + (μ_φ − μ)²)/(2σ²) − ½, its gradient as a sum of scores of well-chosen actions.
+    """KL = Σ log(σ/σ_φ) + (σ_φ² + (μ_φ − μ)²)/(2σ²) − ½. Its gradient is a sum of scores of well-chosen actions.
 
-    Scores are z/σ_φ for the mean and (z² − 1)/σ_φ for the scale. With actions z = (1, …, 1), and the same with −1 or 0 in
-    dimension i, weights −Σ, (C_i − A_i)/2 and −C_i give exactly A_i/σ_φ and C_i/σ_φ.
+    Scores are z/σ_φ for the mean and (z² − 1)/σ_φ for the scale. The actions are z = (1, …, 1), and the same with −1 or 0 in
+    dimension i. With weights −Σ, (C_i − A_i)/2 and −C_i their scores sum to exactly A_i/σ_φ and C_i/σ_φ.
     """
     sizes, phi_out = behavior.sizes, behavior.out
     action = shift(beyond(Memory(sampler.memory)), 4 * sizes.outputs)

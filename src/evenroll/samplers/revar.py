@@ -2,9 +2,9 @@
 
     b(a|s) ∝ π_e(a|s) √x(s, a) ,  x(s, a) = σ²(s, a) + γ² Σ p(s'|s, a) B(s')² ,  B(s) = Σ_a π_e(a|s) √x(s, a)
 
-which is optimal on tree-shaped MDPs for the estimator that puts cell means together with the known π_e: `fqe` here. σ is
-not known: paper: an upper confidence bound; here: σ̂ (1 + 1/√n) with the pooled σ̂ where a cell has one visit, and cycles
-by iterating. Where rewards have no noise there is nothing to gain: b = π_e.
+On tree-shaped MDPs this is optimal for the estimator that combines cell means with the known π_e, which is `fqe` here.
+σ is not known. Paper: an upper confidence bound. Here: σ̂ (1 + 1/√n), with the pooled σ̂ where a cell has one visit; where
+states can be visited again, x is iterated. Where rewards have no noise there is nothing to gain, and b = π_e.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from evenroll.samplers.tabular_model import (
 
 @dataclass(frozen=True)
 class ReVar(TabularDesign):
-    """Actions in proportion to π_e and the standard deviation their rewards cause, here and further on; on a table."""
+    """Draw actions in proportion to π_e and the standard deviation that their rewards cause, now and later, on a table."""
 
     name = "revar"
 
@@ -44,7 +44,7 @@ class ReVar(TabularDesign):
 
 @njit
 def reward_variances(policy: PolicyView, visits: Floats, rewards: Floats, squares: Floats, sigma2: Floats) -> None:
-    """σ̂²(s, a), unbiased, made larger where visits are few."""
+    """σ̂²(s, a), the unbiased variance of a cell's rewards, made larger where visits are few."""
     cells = policy.sizes.parameters
     total, freedom = 0.0, 0.0
     for i in range(cells):
@@ -62,7 +62,7 @@ def reward_variances(policy: PolicyView, visits: Floats, rewards: Floats, square
 
 @njit
 def propagate(policy: PolicyView, sampler: SamplerView, visits: Floats, successors: Floats, sigma2: Floats) -> None:
-    """x from σ², by sweeps; B² is kept per state."""
+    """Compute x from σ² by sweeps. B² is kept for every state."""
     _, _, _, _, _, x, _, squared, _ = columns(policy, sampler)
     n, states, gamma = policy.sizes.outputs, policy.sizes.inputs, Settings(sampler.settings).gamma
     for s in range(states):

@@ -1,16 +1,18 @@
-"""Robust on-policy acting: with probability ρ the action that brings the mean score nearest to zero, else a ~ π_e.
+"""Robust on-policy acting: with probability ρ take the action that brings the mean score nearest to zero, else a ~ π_e.
 
-From the code the paper's authors released with it (the paper itself does not describe it):
+The paper does not describe this method; it is in the code that the paper's authors released:
 
     a = argmin_a ‖(S + g(s, a)) / (k + 1)‖₁ ,   g(s, a) = ∇ log π_e(a|s), all parameters
 
-Candidates are all actions that π_e takes; of a Gaussian, the quantiles i/(n+1) of each dimension, one dimension after the
-other with the rest at the best value so far, medians first. Where some action has probability 1, a ~ π_e.
-One uniform number decides both: u < ρ is the search, (u − ρ)/(1 − ρ) is uniform again. So ρ = 0 is OS bit for bit.
+The candidates are all actions that π_e takes. For a Gaussian they are the quantiles i/(n+1) of each dimension: one dimension
+is searched after the other, and the others stay at their best value so far, which is the median at first. Where some action
+has probability 1, a ~ π_e. One uniform number u decides both: if u < ρ there is a search, and else (u − ρ)/(1 − ρ) is
+uniform again. So ρ = 0 is OS bit for bit.
 
-Behaviour probabilities. Discrete: (1 − ρ) π_e(a) + ρ 1{a = argmin}. Continuous: the search puts mass on single points,
-which π_e gives probability 0. The weight dπ_e/dπ_b is therefore 0 where the search chose (log π_b = +∞) and 1/(1 − ρ)
-elsewhere: ordinary importance sampling stays unbiased, and shows how little of ROA's data it can use.
+Behaviour probabilities. For a discrete action they are (1 − ρ) π_e(a) + ρ 1{a = argmin}. For real actions the search puts
+mass on single points, to which π_e gives probability 0. The weight dπ_e/dπ_b is therefore 0 where the search chose
+(log π_b = +∞) and 1/(1 − ρ) elsewhere: ordinary importance sampling stays unbiased, and shows how little of ROA's data it
+can use.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
-from evenroll.engine.simd import add, aligned, dot, lanes_of, load, multiply, narrow, over_columns, relu, splat
+from evenroll.engine.simd import add, aligned, dot, load, multiply, narrow, over_columns, relu, splat, width_of
 from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, add_score, draw, forward, log_prob
@@ -31,28 +33,31 @@ from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, LOG_BEHAVIOR, UPDATE, SamplerView
 
 CERTAIN = 1.0 - 1e-12  # a probability of 1, up to rounding
-EDGE = 2.0**-53  # the smallest uniform number the loop hands out
-TIE = 1e-12  # on a table all actions that are short of a whole count are equally good: the first is taken, not a rounding
-MISSING, FOUND, TAKEN = 0.0, 1.0, 2.0  # the argmin of this state: not looked for, known, known and acted on
+EDGE = 2.0**-53  # the smallest uniform number that the loop hands out (`engine.random.uniform`)
+TIE = 1e-12  # on a table all actions short of a whole count are equally good: the first is taken, rounding must not decide
+MISSING, FOUND, TAKEN = 0.0, 1.0, 2.0  # the argmin of this state is not looked for yet, known, or known and acted on
 
 
 class Settings(Fields):
     rho: float
     candidates: float
-    actions: float  # how many; 0 if they are real
+    actions: float  # how many actions there are; 0 if they are real
     obs: float  # length of an observation
 
 
 class Memory(Fields):
-    """What follows: the observation; the argmin, a candidate and its uniform numbers, each as long as an action."""
+    """Behind these entries follow the observation; then the argmin, a candidate and its uniform numbers.
 
-    status: float  # of the argmin: MISSING, FOUND or TAKEN
+    The last three are each as long as an action.
+    """
+
+    status: float  # what is known of the argmin: MISSING, FOUND or TAKEN
     total: float  # a sum in progress
 
 
 @dataclass(frozen=True)
 class ROA(Sampler):
-    """With probability rho the candidate action that leaves the smallest ‖Σ ∇log π_e‖₁, else an action of π_e."""
+    """Take, with probability rho, the candidate action that leaves the smallest ‖Σ ∇log π_e‖₁, else an action of π_e."""
 
     rho: float
     candidates: int = 9
@@ -76,7 +81,7 @@ class ROA(Sampler):
         return np.array([self.rho, self.candidates, policy.n_actions or 0, policy.obs_dim])
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-        both = np.zeros(2 * policy.parameters, dtype=policy.dtype)  # S, and S + g of a candidate
+        both = np.zeros(2 * policy.parameters, dtype=policy.dtype)  # S, and S + g for a candidate
         return aligned(both, policy.first_weight), np.zeros(Memory.count + policy.obs_dim + 3 * policy.action_dim)
 
 
@@ -93,7 +98,7 @@ def _add_magnitudes(size: int) -> Any:
 
 @njit
 def _imbalance(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, lanes: int) -> float:
-    """‖S + g(s, a)‖₁: the division by k + 1 is the same for all candidates."""
+    """‖S + g(s, a)‖₁. The division by k + 1 is left out, because it is the same for all candidates."""
     n = policy.sizes.parameters
     memory, S, candidate = Memory(sampler.memory), sampler.vectors, shift(sampler.vectors, n)
     for i in range(n):
@@ -106,7 +111,7 @@ def _imbalance(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Fl
 
 @njit
 def _search(policy: PolicyView, sampler: SamplerView, obs: Floats, lanes: int) -> bool:
-    """Find the argmin, after a forward pass in this state; False where an action has probability 1."""
+    """Find the argmin, after a forward pass in this state. Returns False where an action has probability 1."""
     settings, dim = Settings(sampler.settings), policy.sizes.action_dim
     candidates, n_actions = int(settings.candidates), int(settings.actions)
     best = shift(beyond(Memory(sampler.memory)), int(settings.obs))
@@ -129,7 +134,7 @@ def _search(policy: PolicyView, sampler: SamplerView, obs: Floats, lanes: int) -
         lowest, kept = math.inf, 0.5
         for c in range(candidates):
             u[i] = (c + 1.0) / (candidates + 1.0)
-            draw(policy, u, trial)  # the quantiles of π_e: no behaviour outputs were set, they are those of θ_e
+            draw(policy, u, trial)  # a quantile of π_e: the outputs at θ_b are still those at θ_e
             norm = _imbalance(policy, sampler, obs, trial, lanes)
             if norm < lowest * (1.0 - TIE):
                 lowest, kept = norm, u[i]
@@ -147,8 +152,8 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
         seen[i] = obs[i]
     memory.status = MISSING
     if u[0] < rho:
-        u[0] /= rho  # uniform again, should a ~ π_e after all
-        if _search(policy, sampler, obs, lanes_of(real)):
+        u[0] /= rho  # uniform again, in case the action is drawn from π_e after all
+        if _search(policy, sampler, obs, width_of(real)):
             memory.status = TAKEN
             for i in range(policy.sizes.action_dim):
                 action[i] = seen[n_obs + i]
@@ -169,7 +174,7 @@ def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> fl
     if not discrete:
         return math.inf if memory.status == TAKEN else math.log(1.0 - rho) + log_e
     if memory.status == MISSING:
-        if not _search(policy, sampler, beyond(memory), lanes_of(real)):
+        if not _search(policy, sampler, beyond(memory), width_of(real)):
             return log_e
         memory.status = FOUND
     is_best = action[0] == beyond(memory)[int(settings.obs)]

@@ -1,7 +1,7 @@
 """ROS that changes its behaviour only between trajectories, as the paper suggests for robots that must not adapt on the run.
 
-Algorithm 1 with S and k of the *finished* trajectories; the running one is summed up apart and folded in at its end.
-Where every trajectory is one step long this is ROS, bit for bit.
+This is Algorithm 1 with S and k of the *finished* trajectories. The running trajectory is summed up apart, and its sum is
+added to S when it ends. Where every trajectory is one step long this is ROS, bit for bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Settings(Fields):
 
 class Memory(Fields):
     k: float  # steps of the finished trajectories
-    length: float  # of the running trajectory
+    length: float  # steps of the running trajectory
 
 
 LARGEST = 1e100  # keeps α/k · S from overflowing
@@ -34,7 +34,7 @@ LARGEST = 1e100  # keeps α/k · S from overflowing
 
 @dataclass(frozen=True)
 class ROSEpisode(Sampler):
-    """Act with π at θ_e − α ∇L, ∇L the mean score of the trajectories that have finished."""
+    """Act with π at θ_e − α ∇L, where ∇L is the mean score of the trajectories that have finished."""
 
     alpha: float
     name = "ros-episode"
@@ -49,7 +49,7 @@ class ROSEpisode(Sampler):
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
         both = np.zeros(2 * policy.parameters, dtype=policy.dtype)
-        return aligned(both, policy.first_weight), np.zeros(Memory.count)  # S, and that of the running trajectory
+        return aligned(both, policy.first_weight), np.zeros(Memory.count)  # S, and the sum of the running trajectory
 
 
 @piece(CHOOSE)

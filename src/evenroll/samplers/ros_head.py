@@ -1,7 +1,7 @@
-"""ROS in the policy's last layer: Algorithm 1 with only the parameters of the head, no backward pass.
+"""ROS in the policy's last layer: Algorithm 1 with only the parameters of the head, and without a backward pass.
 
-The outputs are W ψ(s), ψ = [last hidden activations, 1], so the score of the head is d ⊗ ψ, d = ∂ log π_e(a|s)/∂ outputs,
-and at θ_e − (α/k) S they are the outputs at θ_e minus (α/k) S ψ. On a table the logits are the head: this is ROS.
+The outputs are W ψ(s), ψ = [last hidden activations, 1], so the score of the head is d ⊗ ψ, d = ∂ log π_e(a|s)/∂ outputs.
+At θ_e − (α/k) S the outputs are those at θ_e minus (α/k) S ψ. On a table the logits are the head, so there this is ROS.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LARGEST = 1e100  # keeps α/k · S from overflowing
 
 class Settings(Fields):
     alpha: float
-    width: float  # length of ψ; 0 on a table
+    width: float  # the length of ψ; 0 on a table
     own_scale: float  # 1 if log_std is a parameter by itself
 
 
 class Memory(Fields):
-    """What follows: d, the score of the outputs; then S of a network, in double precision."""
+    """Behind this entry follow d, the score of the outputs, and then S of a network, in double precision."""
 
     k: float  # steps so far
 
@@ -100,7 +100,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
             score_gaussian(policy.sizes, policy.out, action, 1.0, d)
         else:
             score_categorical(n, policy.out, action, 1.0, d)
-        features(policy, 1.0, psi)  # also where nothing was chosen: initial data
+        features(policy, 1.0, psi)  # computed again, because for initial data `choose` has not run
         for o in range(n):
             S = _sum(sampler, n, o, width)
             if settings.own_scale == 1.0 and o % 2 == 1:  # log_std is a parameter by itself

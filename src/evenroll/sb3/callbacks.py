@@ -11,10 +11,12 @@ from evenroll.evaluation.result import Evaluation
 
 
 class EvalCallback(BaseCallback):
-    """Every `every` training steps: evaluate the model as it acts (not its likeliest actions) and log value and half-width.
+    """Evaluate the model every `every` training steps, and log its value and half-width.
 
-    env      an environment of its own: Gymnasium's or a VecEnv
-    results  all evaluations so far, with the number of training steps before each
+    The model is evaluated as it acts in training, not by its likeliest actions.
+
+    env      an environment for evaluation only, Gymnasium's or a VecEnv
+    results  all evaluations so far, each with the number of training steps before it
     """
 
     def __init__(self, env: Any, every: int = 10_000, episodes: int = 50, gamma: float = 1.0, verbose: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""`evaluate_policy` with the signature and the habits of Stable-Baselines3's, the actions balanced."""
+"""`evaluate_policy` with the signature and the behaviour of Stable-Baselines3's, but with balanced actions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def evaluate_policy(
 ) -> tuple[float, float] | tuple[list[float], list[int]]:
     """Mean and standard deviation of the undiscounted returns, or the returns and lengths of all episodes.
 
-    With deterministic=False the actions of PPO and A2C models are balanced: the mean has less error than that of as many
-    independent episodes (and its error is not std/√n: see `evaluate`). Everything else is as in Stable-Baselines3: Monitor's
-    rewards where there is one, a fixed share of episodes for each environment, `callback(locals(), globals())` after each
-    step of each environment.
+    With deterministic=False the actions of PPO and A2C models are balanced. Then the mean has less error than the mean of as
+    many independent episodes, and its error is not std/√n (see `evaluate`). Everything else is as in Stable-Baselines3: the
+    rewards are Monitor's where there is one, each environment gets a fixed share of the episodes, and
+    `callback(locals(), globals())` is called after each step of each environment.
     """
     try:
         from stable_baselines3.common.monitor import Monitor
@@ -69,7 +69,7 @@ def evaluate_policy(
         ended = nothing.copy()  # Atari wrappers say "done" when a life is lost; Monitor knows the episode's true end
         for i in range(n_envs):
             if episode_counts[i] < episode_count_targets[i]:
-                # Names a callback may look for in locals().
+                # A callback may look for these names in locals().
                 reward, done, info = rewards[i], dones[i], infos[i]
                 episode_starts[i] = done
                 if callback is not None:
@@ -99,7 +99,10 @@ def evaluate_policy(
 
 
 def _collector(model: Any, env: Any, warn: bool) -> Collector | None:
-    """None where the actions' distribution is not known: then they are drawn as the model does it."""
+    """The collector that balances the actions.
+
+    It is None if the distribution of the actions is not known. Then they are drawn as the model draws them.
+    """
     try:
         return Collector(
             model, lanes=env.num_envs, observation_space=env.observation_space, action_space=env.action_space,

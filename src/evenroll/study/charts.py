@@ -1,4 +1,4 @@
-"""What is drawn, before it is drawn: the same charts become PNG and PDF figures and the page's interactive ones."""
+"""Charts as values. The same charts become PNG and PDF figures and the interactive charts of the page."""
 
 from __future__ import annotations
 
@@ -8,22 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenroll.study.blocks import resolve
-from evenroll.study.comparison import Curve
-from evenroll.study.experiments import Line, Panel, Target, label
 from evenroll.study.laws import ACTIONS, Laws, laws
+from evenroll.study.palette import GREY, INK, LineStyle, look_of, second_look
 from evenroll.study.published import published_curve
-from evenroll.study.results import Results
+from evenroll.study.results import Results, on_policy_mse, statistic
+from evenroll.study.targets import Line, Panel, PaperTarget, label
 
-# One colour per way to collect, in every figure; they can be told apart on white and on black, and by the colour-blind.
-COLOURS = {
-    "os/mc": "#4477aa", "bpg/ois": "#3a9a55", "ros/mc": "#e0534f", "auto/mc": "#9a6fd0", "os/wris": "#66aaee",
-    "bpg/wris": "#88c070", "ros/wris": "#f0a050", "auto/wris": "#c79fe8", "init+os/mc": "#3fb0c4",
-    "init+os/wis+mc": "#d9a520", "os/fqe": "#66aaee", "bpg/fqe": "#88c070", "ros/fqe": "#f0a050", "auto/fqe": "#c79fe8",
-    "bpg/mc": "#3a9a55", "os/fqe-net": "#d9a520",
-}  # fmt: skip
-SPARE = ("#4477aa", "#3fb0c4", "#3a9a55", "#d9a520", "#f0a050", "#e0534f", "#9a6fd0", "#8a8a8a")
-SHADES = (("#e0534f", "#f0a050"), ("#9a6fd0", "#c79fe8"), ("#3a9a55", "#88c070"), ("#4477aa", "#66aaee"))  # two a method
-GREY = "#8a8a8a"
 Y_LABELS = {
     "mse": "mean squared error / v²",
     "median": "squared error / v²: median, quartiles",
@@ -35,11 +25,11 @@ Y_LABELS = {
 
 @dataclass(frozen=True)
 class Series:
-    """A line with a band, or points. `dash`: "" ours, "published" or "theory"."""
+    """A line with a band, or points. `dash` is "" for what was run here, "published" or "theory" otherwise."""
 
-    key: str  # series of one key are toggled together
+    key: str  # series of one key are switched on and off together
     label: str
-    colour: str
+    look: LineStyle
     x: np.ndarray
     y: np.ndarray
     low: np.ndarray | None = None
@@ -50,6 +40,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
+    """One pair of axes and the series on it."""
+
     title: str
     x_label: str
     y_label: str
@@ -58,7 +50,8 @@ class Chart:
     log_y: bool = True
 
 
-def charts(target: Target, results: Results) -> tuple[Chart, ...]:
+def charts(target: PaperTarget, results: Results) -> tuple[Chart, ...]:
+    """The charts of a target, one for each panel."""
     if target.name == "theory":
         return theory_charts(laws())
     return tuple(_chart(panel, results) for panel in target.panels)
@@ -72,45 +65,28 @@ def _chart(panel: Panel, results: Results) -> Chart:
     return Chart(panel.title, panel.x_label, Y_LABELS[panel.quantity], series)
 
 
-def colour(method: str, place: int) -> str:
-    plain = method.removeprefix("init+")
-    whole = plain if "/" in plain else f"{plain}/{'ois' if plain == 'bpg' else 'mc'}"
-    whole = whole.replace("fqe-net-small", "mc")
-    return COLOURS.get(method) or COLOURS.get(whole) or SPARE[place % len(SPARE)]
-
-
 def _lines(panel: Panel, results: Results) -> Iterator[Series]:
+    """What was run here and what was published of the same method. For panels of step sizes nothing is published."""
     many = panel.title.startswith("Step size")
-    for i, line in enumerate(panel.lines):
-        shade = SPARE[i % len(SPARE)] if many and line.method.startswith("ros:") else colour(line.method, i)
+    for line in panel.lines:
+        look = look_of(line.method)
         y, low, high = statistic(results.curve(line), panel.quantity)
         x = results.steps(line)
         good = (x > 0) & np.isfinite(y) & (y > 0) & (results.curve(line).missing <= line.trials / 2)
-        yield Series(line.method, label(line.method), shade, x[good], y[good], low[good], high[good])
+        yield Series(line.method, label(line.method), look, x[good], y[good], low[good], high[good])
         published = None if many else _published(panel, line)
         if published is not None:
             x, y = published
             good = (x > 0) & (y > 0)
-            yield Series(line.method, f"{label(line.method)}, published", shade, x[good], y[good], dash="published")
-
-
-def statistic(curve: Curve, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(line, lower and upper edge of its band): mean ± one standard error, or median and quartiles."""
-    if quantity == "median":
-        return curve.quantile(0.5), curve.quantile(0.25), curve.quantile(0.75)
-    if quantity == "mse":
-        mean, se = curve.mse, curve.mse_se
-    else:
-        mean, se = curve.over_trials(curve.estimates)
-    return mean, np.maximum(mean - se, mean / 10), mean + se
+            yield Series(line.method, f"{label(line.method)}, published", look, x[good], y[good], dash="published")
 
 
 def _published(panel: Panel, line: Line) -> tuple[np.ndarray, np.ndarray] | None:
-    """The authors' curve of the same thing, if there is one: same domain, same hyper-parameters."""
+    """The authors' curve of the same domain with the same hyper-parameters, if there is one."""
     method = line.method if "/" in line.method else _usual(line.method)
-    found = published_curve(panel.domain, method)
+    curve = published_curve(panel.domain, method)
     column = {"ratio": "", "median": "median"}.get(panel.quantity, panel.quantity)
-    return (found["steps"], found[column]) if found is not None and column in found else None
+    return (curve["steps"], curve[column]) if curve is not None and column in curve else None
 
 
 def _usual(collect: str) -> str:
@@ -119,37 +95,38 @@ def _usual(collect: str) -> str:
 
 
 def _theory(panel: Panel, results: Results) -> Iterator[Series]:
-    """Var[return] / (n v²): what on-policy Monte Carlo must show."""
+    """The line that on-policy Monte Carlo must follow."""
     if panel.quantity != "mse" or not panel.lines:
         return
     known, x = resolve(panel.lines[0].work).truth, results.steps(panel.lines[0])
     x = x[x > 0]
     if np.isfinite(known.variance):
-        y = known.variance * known.mean_length / (x * known.value**2)
-        yield Series("theory", "on-policy theory, Var/(n v²)", GREY, x, y, dash="theory")
+        yield Series("theory", "on-policy theory, Var/(n v²)", LineStyle(GREY), x, on_policy_mse(known, x), dash="theory")
 
 
 def _sweeps(panel: Panel, results: Results) -> Iterator[Series]:
+    """One series for each sweep. A method's second sweep in the same panel has a look of its own."""
     x = np.array(panel.sweeps[0].x)
-    yield Series("one", "no difference", GREY, x, np.ones(len(x)), dash="theory")
+    yield Series("one", "no difference", LineStyle(GREY), x, np.ones(len(x)), dash="theory")
+    seen: set[str] = set()
     for sweep in panel.sweeps:
-        found = results.ratios(sweep)
-        good = np.isfinite(found.ratio) & (found.ratio > 0)
-        y, se = found.ratio[good], found.se[good]
-        mine = [s.label for s in panel.sweeps if s.method == sweep.method]
-        methods = list(dict.fromkeys(s.method for s in panel.sweeps))
-        shade = SHADES[methods.index(sweep.method) % len(SHADES)][mine.index(sweep.label) % 2]
-        yield Series(sweep.label, sweep.label, shade, found.x[good], y, np.maximum(y - se, y / 10), y + se)
+        ratios = results.ratios(sweep)
+        good = np.isfinite(ratios.ratio) & (ratios.ratio > 0)
+        y, se = ratios.ratio[good], ratios.se[good]
+        look = second_look(sweep.method) if sweep.method in seen else look_of(sweep.method)
+        seen.add(sweep.method)
+        yield Series(sweep.label, sweep.label, look, ratios.x[good], y, np.maximum(y - se, y / 10), y + se)
 
 
 def theory_charts(found: Laws) -> tuple[Chart, ...]:
-    os, ros = (("os", "on-policy", COLOURS["os/mc"]), ("ros", "ROS, α → ∞", COLOURS["ros/mc"]))
+    """One chart for each statement of the paper: what it says, and what happens."""
+    os, ros = (("os", "on-policy", look_of("os")), ("ros", "ROS, α → ∞", look_of("ros")))
 
     def both(x: np.ndarray, values: dict[str, np.ndarray], more: dict[str, str] | None = None) -> tuple[Series, ...]:
-        return tuple(Series(k, name + (more or {}).get(k, ""), c, x, values[k]) for k, name, c in (os, ros))
+        return tuple(Series(k, name + (more or {}).get(k, ""), look, x, values[k]) for k, name, look in (os, ros))
 
     def rule(x: np.ndarray, y: float, name: str) -> Series:
-        return Series(name, name, GREY, x, np.full(len(x), y), dash="theory")
+        return Series(name, name, LineStyle(GREY), x, np.full(len(x), y), dash="theory")
 
     squared, printed, corrected = found.bounds.T
     x = np.maximum(squared, 1e-5)
@@ -166,19 +143,19 @@ def theory_charts(found: Laws) -> tuple[Chart, ...]:
             "Lemma 1: how far counts stray from visits·π", "visits", "largest |count − visits·π|",
             (rule(visits, len(ACTIONS) - 1.0, "bound, |A| − 1"), *both(visits, found.deviation)),
         ),
-        Chart("Theorem 2: KL of action frequencies", "visits", "KL", both(visits, found.kl, slopes)),
         Chart(
             "Theorem 1: state visitation, layered MDP", "trajectories", "largest |d_n − d_π|",
             both(found.episodes.astype(float), found.error),
         ),
+        Chart("Theorem 2: KL of action frequencies", "visits", "KL", both(visits, found.kl, slopes)),
         Chart(
             "Theorem 3: squared error and its bounds", "squared error", "bound",
             (
-                Series("diagonal", "bound = error", GREY, diagonal, diagonal, dash="theory"),
-                Series("corrected", "corrected bound", COLOURS["ros/mc"], x, corrected, points=True),
-                Series("printed", "printed bound", COLOURS["os/mc"], x, printed, points=True),
-                Series("counter", "counter-example, printed", "#d9a520", error, example[0], points=True),
-                Series("counter", "counter-example, corrected", "#3a9a55", error, example[1], points=True),
+                Series("diagonal", "bound = error", LineStyle(GREY), diagonal, diagonal, dash="theory"),
+                Series("corrected", "corrected bound", LineStyle(GREY, "triangle"), x, corrected, points=True),
+                Series("printed", "printed bound", LineStyle(INK, hollow=True), x, printed, points=True),
+                Series("example", "counter-example, printed", LineStyle(INK, "cross"), error, example[0], points=True),
+                Series("repaired", "counter-example, corrected", LineStyle(GREY, "diamond"), error, example[1], points=True),
             ),
         ),
     )  # fmt: skip

@@ -8,114 +8,88 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenroll.domains.catalogue import get_domain
+from evenroll.adapters.loading import as_domain
 from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import SpecError
 from evenroll.executors.pool import Pool, get_pool, in_order
+from evenroll.files.figures import save_figure
 from evenroll.policies import Policy
-from evenroll.study.method import Method, get_method
-from evenroll.study.trials import ESS, GRADIENT, KL, LARGEST_WEIGHT, Trial, Trials, checkpoints_for, run_trial
+from evenroll.study.comparison_plot import draw_curves
+from evenroll.study.comparison_table import header_and_rows, plain_table, remarks
+from evenroll.study.curve import Curve, finite_or_none
+from evenroll.study.method import MethodLike, get_method
+from evenroll.study.trials import Trial, Trials, checkpoints_for, run_trial
 from evenroll.study.true_value import truth
+from evenroll.text.specs import whole_number
 
-
-@dataclass(frozen=True)
-class Curve:
-    """One method at every checkpoint, errors relative to the true value. Missing trials enter no average."""
-
-    method: str
-    estimates: np.ndarray  # [trials, checkpoints], relative to the trial's true value; nan: no finished trajectory
-    kl: np.ndarray | None = None  # [trials, checkpoints]
-    grad_norm: np.ndarray | None = None
-    runaway: int = 0  # trials in which the behaviour ran away from π_e
-    effective_sample_size: np.ndarray | None = None  # [trials, checkpoints], where trajectories are weighted
-    largest_weight: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, name: str, columns: Sequence[str], values: np.ndarray, runaway: int) -> Curve:
-        """From what trials measured, [trials, columns, checkpoints]: the first column, and the sampling errors if any."""
-        found = [values[:, columns.index(c)] if c in columns else None for c in (KL, GRADIENT, ESS, LARGEST_WEIGHT)]
-        return cls(name, values[:, 0], found[0], found[1], runaway, found[2], found[3])
-
-    @property
-    def squared(self) -> np.ndarray:
-        return np.asarray((self.estimates - 1.0) ** 2)
-
-    @property
-    def missing(self) -> np.ndarray:
-        return np.asarray(np.isnan(self.estimates).sum(axis=0))
-
-    def _over_trials(self, statistic: Callable[[np.ndarray], float], values: np.ndarray) -> np.ndarray:
-        columns = [column[~np.isnan(column)] for column in values.T]
-        return np.array([statistic(column) if len(column) else np.nan for column in columns])
-
-    @property
-    def mse(self) -> np.ndarray:
-        return self._over_trials(lambda x: float(x.mean()), self.squared)
-
-    @property
-    def mse_se(self) -> np.ndarray:
-        """One standard error of the mean squared error."""
-        return self._over_trials(_standard_error, self.squared)
-
-    def over_trials(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean over trials and its standard error, at every checkpoint of [trials, checkpoints]."""
-        return self._over_trials(lambda x: float(x.mean()), values), self._over_trials(_standard_error, values)
-
-    @property
-    def bias(self) -> np.ndarray:
-        return self._over_trials(lambda x: float(x.mean()), self.estimates - 1.0)
-
-    def quantile(self, q: float) -> np.ndarray:
-        return self._over_trials(lambda x: float(np.quantile(x, q)), self.squared)
-
-    def _mean_or_null(self, values: np.ndarray | None) -> list[float | None]:
-        if values is None:
-            return [None] * self.estimates.shape[1]
-        return _plain(self._over_trials(lambda x: float(x.mean()), values))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "mse": _plain(self.mse),
-            "mse_se": _plain(self.mse_se),
-            "median": _plain(self.quantile(0.5)),
-            "q25": _plain(self.quantile(0.25)),
-            "q75": _plain(self.quantile(0.75)),
-            "bias": _plain(self.bias),
-            "missing": [int(x) for x in self.missing],
-            "runaway": self.runaway,
-            "kl": self._mean_or_null(self.kl),
-            "grad_norm": self._mean_or_null(self.grad_norm),
-            "effective_sample_size": self._mean_or_null(self.effective_sample_size),
-            "largest_weight": self._mean_or_null(self.largest_weight),
-        }
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`."""
+    """The result of `compare`. Printed, it is a table; `plot` draws it.
+
+    domain       the name of the domain
+    value        the policy's true value
+    value_se     the standard error of the true value; 0 if the value is exact
+    mean_length  the mean episode length, which is the unit of the budget
+    variance     Var[return] on-policy; nan if it is not known
+    trials       the number of trials of each method
+    checkpoints  the numbers of new environment steps after which each trial was measured
+    curves       one curve for each method, in the order in which the methods were given
+    env_steps    the environment steps of all trials together
+    seconds      the time that all trials took
+    """
 
     domain: str
     value: float
     value_se: float
     mean_length: float
-    variance: float  # Var[return] on-policy; nan if unknown
+    variance: float
     trials: int
     checkpoints: tuple[int, ...]
     curves: tuple[Curve, ...]
     env_steps: int
     seconds: float
 
+    def __str__(self) -> str:
+        table = plain_table(*header_and_rows(self.checkpoints, self.curves))
+        return "\n".join([self.title(), table, *remarks(self.curves), self.summary()])
+
+    def title(self) -> str:
+        """What the table shows."""
+        return f"{self.domain}: relative MSE ± 1 s.e., {self.trials} trials"
+
+    def summary(self) -> str:
+        """The true value, the mean length, and what it all took, in one line."""
+        error = f" ± {self.value_se:.2g}" if self.value_se else " (exact)"
+        rate = self.env_steps / max(self.seconds, 1e-9) / 1e6
+        return (
+            f"v(π) = {self.value:.6g}{error}, T̄ = {self.mean_length:.5g}; "
+            f"{self.env_steps:,} steps in {self.seconds:.1f} s ({rate:.2f} M steps/s)"
+        )
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """MSE curves on logarithmic scales. If there is a `path`, they are saved there, in the format that its name says."""
+        title = f"{self.domain}: {self.trials} trials, band ± 1 standard error"
+        figure = draw_curves(title, self.checkpoints, self.curves, self.on_policy_theory())
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
     def to_json(self) -> dict[str, Any]:
+        """Everything that is known of every method, as plain numbers. What could not be computed is None."""
         return {
             "domain": self.domain,
-            "value": _number(self.value),
-            "value_se": _number(self.value_se),
-            "mean_length": _number(self.mean_length),
+            "value": finite_or_none(self.value),
+            "value_se": finite_or_none(self.value_se),
+            "mean_length": finite_or_none(self.mean_length),
             "trials": self.trials,
             "checkpoints": list(self.checkpoints),
             "env_steps": self.env_steps,
@@ -124,27 +98,15 @@ class Comparison:
         }
 
     def on_policy_theory(self) -> np.ndarray:
-        """Var[return]/(n v²) at each checkpoint, n = steps/T̄: what on-policy Monte Carlo must show."""
+        """Var[return]/(n v²) at each checkpoint, n = steps/T̄. This is the error that on-policy Monte Carlo must show."""
         n = np.array(self.checkpoints) / self.mean_length
         with np.errstate(divide="ignore"):
             return np.asarray(self.variance / (n * self.value**2))
 
 
-def _standard_error(x: np.ndarray) -> float:
-    return float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else math.nan
-
-
-def _number(x: float) -> float | None:
-    return float(x) if math.isfinite(x) else None
-
-
-def _plain(values: np.ndarray) -> list[float | None]:
-    return [_number(float(x)) for x in values]
-
-
 def compare(
     domain: str | Domain,
-    methods: Sequence[str | Method],
+    methods: Sequence[MethodLike],
     *,
     policy: Policy | None = None,
     value: float | None = None,
@@ -161,10 +123,13 @@ def compare(
 ) -> Comparison:
     """Run `trials` trials of each method and score every checkpoint against the true value.
 
+    domain   the name of a built-in domain, `module:name` of your own, or the object
+    methods  each is a specification such as "init+ros:alpha=10/mc", a sampler, or a pair (sampler, estimator)
+
     The result is the same, bit for bit, for any number of workers, in threads, processes or on a cluster.
     """
     pool = get_pool(executor, workers)
-    domain = get_domain(domain)
+    domain = as_domain(domain)
     if not methods:
         raise SpecError("give at least one method, for example os/mc")
     parsed = [get_method(m, domain) for m in methods]
@@ -176,11 +141,12 @@ def compare(
         if x is not None and (not math.isfinite(x) or x == 0 or (what == "mean-length" and x < 1)):
             raise SpecError(f"{what} must be a usable number, not {x}")
     if value is not None and domain.redrawn:
-        raise SpecError("a redrawn bandit has another value in every trial; --value cannot be given")
+        raise SpecError(f"{domain} is drawn anew in every trial and has another value in each: --value cannot be given")
     policy = policy or domain.policy()
     domain.environment(None).check(policy)
     for method in parsed:
         method.sampler.check(policy)
+    seed = whole_number("seed", seed, 0)
     known = _truth(domain, policy, value, mean_length, seed, workers, progress)
     points = checkpoints_for(known.mean_length, budget, any(m.initial for m in parsed))
     ways = [
@@ -237,7 +203,7 @@ def _truth(
     workers: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> Truth:
-    """What the user says goes before what is known, and that before rollouts."""
+    """The truth to compare with: what the user says, or what is known, or else the result of rollouts."""
     if value is not None and mean_length is not None:
         known = domain.known_truth(policy)
         return Truth(value, 0.0, mean_length, known.variance if known else math.nan)

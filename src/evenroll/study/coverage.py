@@ -1,4 +1,4 @@
-"""How often does the interval hold the true value? Many runs, each with its interval, against a known value."""
+"""How often an interval holds the true value: many runs, each with its interval, against a known value."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.adapters.loading import as_domain
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
-from evenroll.domains.catalogue import get_domain
 from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.executors.pool import Pool, get_pool, in_order
-from evenroll.intervals.balanced import Interval, clopper_pearson, estimate_with_interval, student_t
+from evenroll.intervals.balanced import estimate_with_interval
+from evenroll.intervals.independent import Interval, NoInterval, clopper_pearson, student_t
 from evenroll.intervals.stopping import MOST_EPISODES, Target, collect_until
 from evenroll.policies import Policy
-from evenroll.study import initial_data
-from evenroll.study.method import Method, get_method
+from evenroll.study.method import Method, MethodLike, get_method
+from evenroll.study.trials import initial_data
 from evenroll.study.true_value import truth
+from evenroll.text.specs import whole_number
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of `repeats` runs: the share whose interval holds the value, and how wide the intervals are.
+    """What `repeats` runs showed: how many of their intervals hold the value, and how wide the intervals are.
 
-    coverage_low, coverage_high  95 % Clopper–Pearson interval of the share
-    half_width    mean over the runs            oracle_ratio  half_width / (1.96 · std of the estimates)
+    episodes      the new episodes of each run; with a target half-width, the mean number at which the runs stopped
+    coverage      the share of runs whose interval holds the value
+    coverage_low, coverage_high  the 95 % Clopper–Pearson interval of that share
+    half_width    the mean half-width over the runs
+    oracle_ratio  half_width / (1.96 · std of the estimates)
     iid_ratio     half_width / mean half-width of Student's t on the same returns
-    fallback      share of runs that fell back to a wider interval
-    episodes      new ones in each run; with a `target` half-width the mean number at which the runs stopped
-    exact         share of runs whose regression left only rounding error
-    bias          mean error in standard deviations of the estimate
+    fallback      the share of runs that fell back to a wider interval
+    exact         the share of runs whose regression left only rounding error
+    bias          the mean error, in standard deviations of the estimate
     """
 
     domain: str
@@ -60,7 +64,7 @@ class Coverage:
 
 def coverage(
     domain: str | Domain,
-    method: str | Method,
+    method: MethodLike,
     *,
     policy: Policy | None = None,
     value: float | None = None,
@@ -77,20 +81,25 @@ def coverage(
     executor: str | Pool = "threads",
     progress: Callable[[int, int], None] | None = None,
 ) -> Coverage:
-    """`repeats` independent runs of `episodes` new episodes (default 512); the same for any workers, wherever they are.
+    """Make `repeats` runs of `episodes` new episodes (512 by default), and count the intervals that hold the value.
 
-    With `half_width` each run stops as `evaluate` does, when its interval is narrow enough, at the latest at `episodes`.
+    The result is the same for any number of workers, wherever they are.
+
+    With `half_width`, each run stops as `evaluate` does: when its interval is narrow enough, at the latest at `episodes`.
     """
-    domain = get_domain(domain)
+    domain = as_domain(domain)
     parsed = get_method(method, domain)
     target = None if half_width is None else Target.parse(half_width)
     episodes = episodes or (512 if target is None else MOST_EPISODES)
+    seed = whole_number("seed", seed, 0)
     if episodes < 3 or repeats < 2:
         raise SpecError(f"coverage needs at least 3 episodes and 2 repeats, not {episodes} and {repeats}")
     if not 0.0 < confidence < 1.0:
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
     if domain.redrawn:
-        raise SpecError("a redrawn bandit has another value in every run; use the fixed one")
+        raise SpecError(
+            f"{domain} is drawn anew in every run and has another value in each: use a domain that stays the same"
+        )
     policy = policy or domain.policy()
     domain.environment(None).check(policy)
     given = None if value is None else Truth(value, 0.0, math.nan, math.nan)
@@ -101,13 +110,13 @@ def coverage(
         domain, policy, parsed, known, episodes, confidence, target, kind, force, initial_episodes, delta, seed
     )  # fmt: skip
     pool = get_pool(executor, workers)
-    rows = [_run(setting, 0)]  # a refusal comes before the pool starts, and compilation too
+    rows = [_run(setting, 0)]  # a refusal and the compilation come before the pool starts
     rows += in_order(functools.partial(_run, setting), range(1, repeats), pool, progress)
     estimate, low, high, iid, fallback, exact, stopped = np.array(rows, dtype=np.float64).T
     inside = int(np.sum((low <= known) & (known <= high)))
     half = float((high - low).mean() / 2)
     spread = float(estimate.std(ddof=1))
-    steady = spread <= 1e-9 * abs(known)  # every run gives the same number: there is no oracle to compare with
+    steady = spread <= 1e-9 * abs(known)  # if every run gives the same number, there is no oracle
     return Coverage(
         str(domain), str(parsed), known, value_se, episodes if target is None else float(stopped.mean()), confidence,
         repeats, inside / repeats,
@@ -134,7 +143,7 @@ class _Setting:
     delta: float
     seed: int
 
-    def interval(self, data: Rollouts, level: float) -> tuple[float, Interval | str]:
+    def interval(self, data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
         method = self.method
         return estimate_with_interval(
             data, self.policy, method.sampler, method.estimator, level, kind=self.kind, force=self.force
@@ -154,14 +163,14 @@ def _run(setting: _Setting, i: int) -> tuple[float, float, float, float, bool, b
     env, level = domain.environment(None), setting.confidence
     if setting.target is None:
         data = driver.run(env, episodes=setting.episodes)
-        estimate, found = setting.interval(data, level)
+        estimate, interval = setting.interval(data, level)
     else:
-        data, estimate, found = collect_until(driver, env, setting.interval, setting.target, level, setting.episodes)
-    if not isinstance(found, Interval):
-        raise NoEstimate(f"{method} has no interval: {found}")
+        data, estimate, interval = collect_until(driver, env, setting.interval, setting.target, level, setting.episodes)
+    if not isinstance(interval, Interval):
+        raise NoEstimate(f"{method} has no interval: {interval.why}")
     low, high = student_t(data.returns, level)
     new = data.episodes - data.initial_episodes
-    return estimate, found.low, found.high, (high - low) / 2, found.fallback, found.exact, new
+    return estimate, interval.low, interval.high, (high - low) / 2, interval.fallback, interval.exact, new
 
 
 def _ratio(a: float, b: float) -> float:

@@ -1,8 +1,4 @@
-"""The paper's experiments as values. To add a method or a domain to every figure, add it to METHODS or DOMAINS.
-
-A target is a figure or table: panels, each of lines, each of which names the work whose trials it draws. Targets that
-draw different things from the same trials name the same work, so it is done once.
-"""
+"""The paper's experiments as values. To add a method or a domain to every figure, add it to METHODS or DOMAINS."""
 
 from __future__ import annotations
 
@@ -10,7 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from evenroll.domains.catalogue import get_domain
+from evenroll.estimators.table import get_estimator
 from evenroll.study.blocks import SAMPLING_ERRORS, Work
+from evenroll.study.method import MethodSpec
+from evenroll.study.targets import Line, Panel, PaperTarget, Sweep, label
 from evenroll.study.trials import GRADIENT, KL
 
 DOMAINS = {
@@ -19,9 +19,9 @@ DOMAINS = {
     "cartpole": "CartPole",
     "cartpole-continuous": "CartPoleContinuous",
 }
-REDRAWN = "bandit:redraw=1"  # another bandit in every trial: what table 3's column could have come from
-PAPER = ("os/mc", "bpg/ois", "ros/mc")  # hyper-parameters: tables 1 and 2
-METHODS = (*PAPER, "auto/mc")  # the paper's, where the paper has them; others in every figure
+REDRAWN = "bandit:redraw=1"  # another bandit in every trial; table 3's column could have come from it
+PAPER = ("os/mc", "bpg/ois", "ros/mc")  # their hyper-parameters are those of tables 1 and 2
+METHODS = (*PAPER, "auto/mc")  # the paper's methods where the paper has them; the others in every figure
 INITIAL_ON_POLICY = ("init+os/mc", "init+os/wis+mc")  # what else the paper compares with where there is initial data
 ALPHAS = {"gridworld": (1.0, 10.0, 100.0, 1000.0, 10000.0), "cartpole": (1.0, 10.0, 100.0, 1000.0)}  # fig 4a, b
 SWEEP_ALPHA = 1000.0  # fig 4c, d and 12
@@ -29,16 +29,16 @@ BANDIT_FACTORS = tuple(2.0**i for i in range(-3, 7))  # fig 4c
 BANDIT_EPSILONS = (0.01, *(i / 10 for i in range(1, 10)))  # fig 4d
 GRID_FACTORS = tuple(float(i) for i in range(1, 11))  # fig 12a; the mean-factor variants carry noise f = 1
 GRID_EPSILONS = tuple(i / 10 for i in range(11))  # fig 12b
-FQE = ("fqe-net-small", "fqe")  # fig 14: a small network, and ours: exact on tables, else linear in the policy's features
-FQE_AUTHORS = ("gridworld",)  # where the authors' network stands beside it; a fit takes 40 s there, 5 minutes on cartpole
+FQE = ("fqe-net-small", "fqe")  # fig 14: a small network, and our fit, exact on tables and linear in features elsewhere
+FQE_AUTHORS = ("gridworld",)  # domains with the authors' network; a fit takes 40 s there, 5 minutes on cartpole
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything. The defaults are the paper's (fig 14 and the bandit's trials apart).
+    """How many trials and steps everything gets. The defaults are the paper's, except for fig 14 and the bandit's trials.
 
-    bandit_trials  of estimates on the bandit: ROS can gain no more than 18 % there, which 200 trials do not show, and an
-                   episode is one step
+    bandit_trials  The trials of estimates on the bandit. ROS can gain no more than 18 % there, which 200 trials do not
+                   show; an episode is one step, so more of them are cheap.
     """
 
     trials: int = 200
@@ -60,7 +60,7 @@ class Scale:
         return powers if powers[-1] == self.budget else (*powers, self.budget)
 
     def limited(self, trials: int | None, budget: float | None) -> Scale:
-        """With other numbers of trials and budgets where the user says so."""
+        """The same scale with other numbers of trials and other budgets where the user says so."""
         scale = self
         if trials is not None:
             scale = replace(scale, trials=trials, sweep_trials=trials, fqe_trials=min(trials, self.fqe_trials))
@@ -77,7 +77,7 @@ QUICK = Scale(trials=20, bandit_trials=500, budget=256.0, sweep_trials=100, fqe_
 
 @dataclass(frozen=True)
 class Roster:
-    """Who takes part."""
+    """The domains and methods that take part."""
 
     domains: tuple[str, ...] = tuple(DOMAINS)
     methods: tuple[str, ...] = METHODS
@@ -88,99 +88,28 @@ class Roster:
 
     @property
     def with_initial(self) -> tuple[str, ...]:
-        """OS-MC without initial data, and everything with it."""
+        """OS-MC without initial data, and every method with it."""
         first, *others = self.methods
-        return (first, *INITIAL_ON_POLICY, *(f"init+{m}" for m in others))
+        return (first, *INITIAL_ON_POLICY, *(str(replace(MethodSpec.parse(m), initial=True)) for m in others))
 
     @property
     def collectors(self) -> tuple[str, ...]:
-        """Samplers, each once."""
-        return tuple(dict.fromkeys(m.partition("/")[0] for m in self.methods))
-
-
-@dataclass(frozen=True)
-class Line:
-    """A curve over checkpoints: one column of a work's trials."""
-
-    method: str  # names it in the legend, gives it its colour and its published counterpart
-    work: Work
-    column: str
-    trials: int
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A curve over settings: MSE of a method's `works` relative to that of `against`, setting by setting."""
-
-    label: str
-    method: str
-    x: tuple[float, ...]
-    works: tuple[Work, ...]
-    against: tuple[Work, ...]
-    trials: int
-
-
-@dataclass(frozen=True)
-class Panel:
-    """quantity: mse, median, kl, grad_norm of lines; ratio of sweeps."""
-
-    title: str
-    domain: str
-    quantity: str
-    lines: tuple[Line, ...] = ()
-    sweeps: tuple[Sweep, ...] = ()
-    x_label: str = "environment steps"
-    log_x: bool = True
-
-
-@dataclass(frozen=True)
-class Target:
-    """A figure or table. Without panels: it is drawn from no trials (domains, theory)."""
-
-    name: str
-    title: str
-    panels: tuple[Panel, ...] = ()
-
-    def wanted(self) -> dict[Work, int]:
-        """Every work and how many of its trials."""
-        found: dict[Work, int] = {}
-        for panel in self.panels:
-            for line in panel.lines:
-                found[line.work] = max(found.get(line.work, 0), line.trials)
-            for sweep in panel.sweeps:
-                for work in (*sweep.works, *sweep.against):
-                    found[work] = max(found.get(work, 0), sweep.trials)
-        return found
-
-
-def label(method: str) -> str:
-    """As the paper writes it: init+os/wis+mc is (OPD + OS)-(WIS + MC)."""
-    collect, _, estimator = method.partition("/")
-    initial = collect.startswith("init+")
-    name, _, parameters = collect.removeprefix("init+").partition(":")
-    shown = name if name == "auto" else name.upper()
-    end = {
-        "wis+mc": "(WIS + MC)",
-        "fqe-net-small": "FQE",
-        "fqe-net": "FQE (authors’ network)",
-        "fqe": "FQE (closed form)",
-    }.get(estimator, estimator.upper())
-    tail = ", " + parameters.replace("alpha=", "α = ") if parameters else ""
-    return (f"(OPD + {shown})" if initial else shown) + (f"-{end}" if end else "") + tail
+        """The samplers of the methods, each once."""
+        return tuple(dict.fromkeys(MethodSpec.parse(m).collect for m in self.methods))
 
 
 # ---- the targets ---------------------------------------------------------------------------------------------
 
 
 def estimate_work(domain: str, method: str, scale: Scale) -> Work:
-    """What figures 2, 3, 4a, 4b, 10, 11 and tables 3, 4 share."""
-    collect, _, estimator = method.partition("/")
-    return Work(domain, collect, (estimator,), scale.budgets, seed=scale.seed)
+    """The work that figures 2, 3, 4a, 4b, 10, 11 and tables 3, 4 share."""
+    spec = MethodSpec.parse(method)
+    return Work(domain, spec.collect, (spec.estimator,), scale.budgets, seed=scale.seed)
 
 
 def fit_work(domain: str, collect: str, scale: Scale) -> Work:
-    """What figures 1, 6 – 9 and 13 share: one fit of π̂ gives KL and WRIS."""
-    measures = SAMPLING_ERRORS if collect.startswith("init+") else ("wris", *SAMPLING_ERRORS)
+    """The work that figures 1, 6 – 9 and 13 share: one fit of π̂ gives KL and WRIS."""
+    measures = SAMPLING_ERRORS if MethodSpec.parse(collect).initial else ("wris", *SAMPLING_ERRORS)
     return Work(domain, collect, measures, scale.budgets, seed=scale.seed)
 
 
@@ -191,7 +120,7 @@ def title_of(domain: str) -> str:
 def estimates(quantity: str, methods: tuple[str, ...], domains: tuple[str, ...], scale: Scale) -> tuple[Panel, ...]:
     def line(domain: str, method: str) -> Line:
         work = estimate_work(domain, method, scale)
-        return Line(method, work, method.partition("/")[2], scale.estimate_trials(domain))
+        return Line(method, work, get_estimator(work.measures[0]).name, scale.estimate_trials(domain))
 
     return tuple(Panel(title_of(d), d, quantity, tuple(line(d, m) for m in methods)) for d in domains)
 
@@ -204,9 +133,7 @@ def errors(column: str, collectors: tuple[str, ...], domains: tuple[str, ...], s
 
 
 def alphas(domain: str, roster: Roster, scale: Scale) -> Panel:
-    """Step sizes of ROS; the one of table 1 is the same work as in fig 2."""
-    from evenroll.domains.catalogue import get_domain
-
+    """The panel of ROS with several step sizes. The step size of table 1 is the same work as in fig 2."""
     usual = get_domain(domain).paper["ros"]["alpha"]
     steps = tuple("ros/mc" if a == usual else f"ros:alpha={a:g}/mc" for a in ALPHAS[domain])
     panel = estimates("mse", ("os/mc", *steps, *roster.others), (domain,), scale)[0]
@@ -217,12 +144,12 @@ def alphas(domain: str, roster: Roster, scale: Scale) -> Panel:
 def sweeps(
     name: str, x: tuple[float, ...], where: Callable[[float], tuple[str, float | None]], roster: Roster, scale: Scale
 ) -> tuple[Sweep, ...]:
-    """ROS, then the methods that are not the paper's."""
+    """One sweep over the settings for ROS, then one for each method that is not the paper's."""
     settings = [where(value) for value in x]
 
     def works(method: str) -> tuple[Work, ...]:
-        collect, _, estimator = method.partition("/")
-        return tuple(Work(d, collect, (estimator,), (scale.sweep_budget,), epsilon=e, seed=scale.seed) for d, e in settings)
+        spec, budgets = MethodSpec.parse(method), (scale.sweep_budget,)
+        return tuple(Work(d, spec.collect, (spec.estimator,), budgets, epsilon=e, seed=scale.seed) for d, e in settings)
 
     def one(method: str, spec: str) -> Sweep:
         return Sweep(f"{label(method)}, {name}", method, x, works(spec), works("os/mc"), scale.sweep_trials)
@@ -276,11 +203,12 @@ def fqe(roster: Roster, scale: Scale) -> tuple[Panel, ...]:
     return tuple(Panel(title_of(d), d, "mse", lines(d)) for d in roster.domains)
 
 
-def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Target]:
+def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, PaperTarget]:
     """Everything there is to reproduce, by name, in the paper's order."""
     roster = roster or Roster()
     grid = tuple(d for d in roster.domains if d == "gridworld")
-    started = tuple(dict.fromkeys(m.partition("/")[0] for m in roster.with_initial if m.startswith("init+")))
+    initial = [spec for spec in map(MethodSpec.parse, roster.with_initial) if spec.initial]
+    started = tuple(dict.fromkeys(spec.collect for spec in initial))
     without, with_ = (roster.collectors, started)
     both = tuple(
         replace(p, title=f"{t} initial data")
@@ -288,37 +216,37 @@ def targets(scale: Scale = FULL, roster: Roster | None = None) -> dict[str, Targ
         for p in errors(KL, c, grid, scale)
     )
     redrawn = (REDRAWN,) if "bandit" in roster.domains else ()
-    found = (
-        Target("fig1", "Sampling error (KL), GridWorld, without and with initial data", both),
-        Target("fig2", "MSE without initial data", estimates("mse", roster.methods, roster.domains, scale)),
-        Target("fig3", "MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
-        Target(
+    every_target = (
+        PaperTarget("fig1", "Sampling error (KL), GridWorld, without and with initial data", both),
+        PaperTarget("fig2", "MSE without initial data", estimates("mse", roster.methods, roster.domains, scale)),
+        PaperTarget("fig3", "MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
+        PaperTarget(
             "fig4",
             "Sensitivity: step size, environment noise, policy noise",
             (alphas("gridworld", roster, scale), alphas("cartpole", roster, scale), *bandit_sensitivity(roster, scale)),
         ),
-        Target("fig5", "The domains, and the policies that are evaluated"),
-        Target("fig6", "Sampling error (KL) without initial data", errors(KL, without, roster.domains, scale)),
-        Target("fig7", "Sampling error (KL) with initial data", errors(KL, with_, roster.domains, scale)),
-        Target("fig8", "Gradient norm without initial data", errors(GRADIENT, without, roster.domains, scale)),
-        Target("fig9", "Gradient norm with initial data", errors(GRADIENT, with_, roster.domains, scale)),
-        Target(
+        PaperTarget("fig5", "The domains, and the policies that are evaluated"),
+        PaperTarget("fig6", "Sampling error (KL) without initial data", errors(KL, without, roster.domains, scale)),
+        PaperTarget("fig7", "Sampling error (KL) with initial data", errors(KL, with_, roster.domains, scale)),
+        PaperTarget("fig8", "Gradient norm without initial data", errors(GRADIENT, without, roster.domains, scale)),
+        PaperTarget("fig9", "Gradient norm with initial data", errors(GRADIENT, with_, roster.domains, scale)),
+        PaperTarget(
             "fig10", "Median and quartiles without initial data", estimates("median", roster.methods, roster.domains, scale)
         ),
-        Target(
+        PaperTarget(
             "fig11",
             "Median and quartiles with initial data",
             estimates("median", roster.with_initial, roster.domains, scale),
         ),
-        Target("fig12", "Sensitivity on GridWorld: reward noise, policy noise", grid_sensitivity(roster, scale)),
-        Target("fig13", "MSE with weighted regression importance sampling", wris(roster, scale)),
-        Target("fig14", "MSE with fitted Q-evaluation (fewer trials, small networks)", fqe(roster, scale)),
-        Target(
+        PaperTarget("fig12", "Sensitivity on GridWorld: reward noise, policy noise", grid_sensitivity(roster, scale)),
+        PaperTarget("fig13", "MSE with weighted regression importance sampling", wris(roster, scale)),
+        PaperTarget("fig14", "MSE with fitted Q-evaluation (fewer trials, small networks)", fqe(roster, scale)),
+        PaperTarget(
             "table3",
             "Final MSE without initial data",
             estimates("mse", roster.methods, (*roster.domains, *redrawn), scale),
         ),
-        Target("table4", "Final MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
-        Target("theory", "Proposition 1, Lemma 1, Theorems 1 – 3"),
+        PaperTarget("table4", "Final MSE with initial data", estimates("mse", roster.with_initial, roster.domains, scale)),
+        PaperTarget("theory", "Proposition 1, Lemma 1, Theorems 1 – 3"),
     )
-    return {target.name: target for target in found}
+    return {target.name: target for target in every_target}

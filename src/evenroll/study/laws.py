@@ -1,4 +1,4 @@
-"""The paper's theory on data: what Proposition 1, Lemma 1 and Theorems 1 – 3 say, next to what happens."""
+"""The paper's theory on data: what Proposition 1, Lemma 1 and Theorems 1 – 3 say, beside what happens."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from evenroll.study.theory import count_deviation, frequencies_kl, theorem_3_bou
 GREEDY = ROS(1e12)  # α → ∞: always the most under-sampled action
 SAMPLERS: dict[str, Sampler] = {"os": OnPolicy(), "ros": GREEDY}
 ACTIONS = np.array([0.0, 0.7, -0.4, 0.2])  # logits of the state in which Lemma 1 and Theorem 2 are looked at
-LAYERS = 4
+LAYERS = 4  # time steps of the random MDPs; a choice
 
 
 @dataclass(frozen=True)
 class Laws:
-    """Arrays by sampler, `os` or `ros` with α → ∞.
+    """What happened, as arrays by sampler: `os`, or `ros` with α → ∞.
 
-    after      [draws] expected estimate after so many more draws, two actions worth 2 and 4, given (a₀, a₀, a₁)
-    deviation  [visits] largest |count − visits·π| so far, the largest of all trials
-    kl         [len(visits)] mean KL of a state's action frequencies, and slope: of its logarithm
-    error      [len(episodes)] mean over trials of the largest |d_n^t(s) − d_π^t(s)|
-    bounds     [trials, 3] squared error, printed bound, corrected bound on random layered MDPs
+    after      [draws]: the expected estimate after this many more draws, for two actions worth 2 and 4, given (a₀, a₀, a₁)
+    deviation  [visits]: the largest |count − visits·π| so far, over all trials
+    over       the largest count − visits·π of all visits and trials
+    kl         [visits]: the mean KL of a state's action frequencies
+    slope      the slope of log kl against log visits
+    error      [episodes]: the mean over trials of the largest |d_n^t(s) − d_π^t(s)|
+    bounds     [trials, 3]: squared error, printed bound and corrected bound on random layered MDPs
+    counter_example  the same three numbers of the counter-example to Theorem 3
     """
 
     draws: np.ndarray
@@ -48,7 +51,7 @@ class Laws:
 
 @functools.cache
 def laws(trials: int = 100, seed: int = 0) -> Laws:
-    """Some seconds of work; a function of its arguments."""
+    """All of the data. It takes some seconds and depends on nothing but the arguments."""
     visits = 2 ** np.arange(13)
     pi = TabularSoftmax([ACTIONS] * 2)
     deviation, over, kl, slope = {}, {}, {}, {}
@@ -80,7 +83,7 @@ def laws(trials: int = 100, seed: int = 0) -> Laws:
 
 
 def one_step(returns: np.ndarray) -> Environment:
-    """One state, then the end; a return for each action."""
+    """An environment of one state and then the end, with a return for each action."""
     n = len(returns)
     P = np.zeros((2, n, 2))
     P[:, :, 1] = 1.0
@@ -93,7 +96,7 @@ def _actions(policy: TabularSoftmax, sampler: Sampler, seed: tuple[int, ...], vi
 
 
 def _after(sampler: Sampler, draws: np.ndarray, seed: int, trials: int) -> np.ndarray:
-    """The paper's example after Proposition 1: on-policy exactly (11/4 after one draw), ROS by running it."""
+    """The paper's example after Proposition 1. On-policy it is exact (11/4 after one draw), and ROS is run."""
     if sampler.on_policy:
         return np.asarray((2.0 + 2.0 + 4.0 + 3.0 * draws) / (3.0 + draws))
     returns = np.array([2.0, 2.0, 4.0])
@@ -113,7 +116,7 @@ def _after(sampler: Sampler, draws: np.ndarray, seed: int, trials: int) -> np.nd
 
 
 def layered_mdp(rng: np.random.Generator, states: int = 3, actions: int = 3) -> tuple[np.ndarray, ...]:
-    """A random MDP with time in the state: transitions, rewards, start, end, logits. The last state is the end."""
+    """A random MDP with time in the state, as transitions, rewards, start, end, logits. The last state is the end."""
     n = LAYERS * states + 1
     P = np.zeros((n, actions, n))
     P[-1, :, -1] = 1.0
@@ -143,7 +146,7 @@ def _visitation_error(sampler: Sampler, episodes: np.ndarray, seed: int, trials:
 
 
 def _bounds(seed: int, trial: int) -> tuple[float, float, float]:
-    """One data set of a random layered MDP: squared error, the bound as printed, the bound that holds."""
+    """The squared error on one data set of a random layered MDP, the bound as printed, and the bound that holds."""
     rng = np.random.default_rng((seed, 3, trial))
     P, R, start, end, logits = layered_mdp(rng)
     policy = TabularSoftmax(logits)

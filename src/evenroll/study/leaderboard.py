@@ -1,24 +1,24 @@
-"""All samplers against on-policy sampling: a table anyone can make again, with other seeds.
+"""All samplers against on-policy sampling: a table that anyone can make again, also with other seeds.
 
-Every error is relative to that of on-policy Monte Carlo with as many steps, as theory gives it: Var[return] / (n v²). That
-falls as 1/n, so a ratio of ¼ is the accuracy of four times as many on-policy steps: "times fewer steps" is 1/ratio.
-A sampler's data is collected once per trial and handed to each of its estimators.
+Every error is relative to the error of on-policy Monte Carlo with as many steps, which theory gives as Var[return] / (n v²).
+That error falls as 1/n, so a ratio of ¼ is the accuracy of four times as many on-policy steps: "times fewer steps" is
+1/ratio. A sampler's data is collected once per trial and handed to each of its estimators.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.adapters.loading import as_domain
+from evenroll.domains.catalogue import DOMAINS
 from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import EvenrollError, SpecError
 from evenroll.executors.pool import Pool, get_pool, in_order
@@ -26,28 +26,29 @@ from evenroll.files.figures import save_figure
 from evenroll.files.safe_files import write_atomically
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
-from evenroll.study.method import Method, get_method
+from evenroll.study.curve import finite_list
+from evenroll.study.method import Method, MethodLike, MethodSpec, get_method
 from evenroll.study.trials import Trials, run_trial
 from evenroll.study.true_value import truth
 
-BUDGETS = (32, 128, 512, 2048, 8192)  # mean episode lengths
+BUDGETS = (32, 128, 512, 2048, 8192)  # in mean episode lengths; the last one is the paper's budget
 QUICK_BUDGETS, QUICK_TRIALS = (32, 128, 512), 16
-# What runs where nobody says otherwise: every sampler with every estimator, but for networks trained anew for each estimate
-# (minutes apiece) and wis+mc, which is mc here. Samplers that cannot run a domain's policy are left out there.
+# By default every sampler runs with every estimator, with two exceptions: networks that are trained anew for each estimate
+# take minutes apiece, and wis+mc is the same as mc here. Where a sampler cannot run a domain's policy, it is left out.
 SAMPLER_NAMES = ("os", "auto", "ros", "ros-episode", "ros-head", "roa", "props", "bpg", "odi", "revar")
 ESTIMATOR_NAMES = ("mc", "score", "wris", "ris", "fqe", "dr", "wdr", "ois", "wis", "pdis")
 METHODS = tuple(f"{sampler}/{estimator}" for sampler in SAMPLER_NAMES for estimator in ESTIMATOR_NAMES)
-DRAWN = (  # in the picture, of those: each sampler with the estimator meant for it, and on-policy data with the better ones
+DRAWN = (  # in the picture: each sampler with the estimator meant for it, and on-policy data with the better estimators
     "os/mc", "os/wris", "os/fqe", "os/score", "auto/mc", "auto/score", "ros/mc", "ros-episode/mc", "ros-head/mc",
     "roa/mc", "props/mc", "bpg/ois", "odi/pdis", "revar/fqe",
 )  # fmt: skip
-Z = 1.96  # of a 95 % interval
-SMALLEST = 1e-6  # ratios below are shown as such: the estimate is exact, up to rounding (fqe on a table without noise)
+Z = 1.96  # the normal quantile of a 95 % interval
+SMALLEST = 1e-6  # smaller ratios are not written out: the estimate is exact up to rounding (fqe on a table without noise)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One method on one domain; arrays run over the budgets. `ratio`: MSE / on-policy theory, with a 95 % interval."""
+class BoardRow:
+    """One method on one domain. Arrays run over the budgets. `ratio` is MSE / on-policy theory, with a 95 % interval."""
 
     method: str
     mse: np.ndarray
@@ -56,27 +57,27 @@ class Row:
     bias: np.ndarray
     missing: np.ndarray  # trials without an estimate; they enter no average
     runaway: int  # trials in which the behaviour ran away from π_e
-    microseconds: float  # per step of collecting, one thread
+    microseconds: float  # of collecting, per step on one thread
 
     @property
     def ratio(self) -> np.ndarray:
         return np.asarray(self.mse / self.theory)
 
     def bound(self, side: int) -> np.ndarray:
-        """End of the interval, −1 or +1: symmetric on the log scale, for squared errors are skewed."""
+        """The lower (−1) or upper (+1) end of the interval, symmetric in the logarithm because squared errors are skewed."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(self.ratio * np.exp(side * Z * self.mse_se / self.mse))
 
     def to_json(self) -> dict[str, Any]:
         return {
             "method": self.method,
-            "mse": _plain(self.mse),
-            "mse_se": _plain(self.mse_se),
-            "ratio": _plain(self.ratio),
-            "low": _plain(self.bound(-1)),
-            "high": _plain(self.bound(1)),
-            "times_fewer_steps": _plain(1.0 / np.where(self.ratio > 0, self.ratio, np.nan)),
-            "bias": _plain(self.bias),
+            "mse": finite_list(self.mse),
+            "mse_se": finite_list(self.mse_se),
+            "ratio": finite_list(self.ratio),
+            "low": finite_list(self.bound(-1)),
+            "high": finite_list(self.bound(1)),
+            "times_fewer_steps": finite_list(1.0 / np.where(self.ratio > 0, self.ratio, np.nan)),
+            "bias": finite_list(self.bias),
             "missing": [int(x) for x in self.missing],
             "runaway": self.runaway,
             "microseconds_per_step": round(self.microseconds, 3),
@@ -85,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Board:
-    """One domain's part of the leaderboard, best at the largest budget first."""
+    """One domain's part of the leaderboard. The method that is best at the largest budget comes first."""
 
     domain: str
     truth: Truth
@@ -93,7 +94,7 @@ class Board:
     steps: tuple[int, ...]
     trials: int
     seed: int
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -110,17 +111,13 @@ class Board:
         }
 
 
-def _plain(values: np.ndarray) -> list[float | None]:
-    return [float(x) if math.isfinite(x) else None for x in values]
-
-
 # ---- running -------------------------------------------------------------------------------------------------
 
 
 def leaderboard(
     domains: Sequence[str | Domain] = tuple(DOMAINS),
     *,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[MethodLike] = METHODS,
     budgets: Sequence[int] = BUDGETS,
     trials: int = 200,
     seed: int = 0,
@@ -128,18 +125,18 @@ def leaderboard(
     executor: str | Pool = "threads",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Board, ...]:
-    """Every method on every domain. The same seed gives the same errors, whatever the workers, and wherever they are."""
+    """Run every method on every domain. The same seed gives the same errors for any number of workers, anywhere."""
     pool = get_pool(executor, workers)
     if trials < 2:
         raise SpecError(f"trials must be at least 2, for intervals, not {trials}")
-    where = [get_domain(domain) for domain in domains]
-    if not where:
+    resolved = [as_domain(domain) for domain in domains]
+    if not resolved:
         raise SpecError("name at least one domain")
-    for domain in where:
+    for domain in resolved:
         if domain.redrawn:
             raise SpecError(f"{domain}: drawn anew in every trial, it has no one on-policy error to compare with")
-    policies = [domain.policy() for domain in where]
-    groups = [_by_sampler(domain, policy, methods) for domain, policy in zip(where, policies, strict=True)]
+    policies = [domain.policy() for domain in resolved]
+    groups = [_by_sampler(domain, policy, methods) for domain, policy in zip(resolved, policies, strict=True)]
     total = trials * sum(len(g) for g in groups)
     done = 0
 
@@ -151,12 +148,12 @@ def leaderboard(
 
     return tuple(
         _board(domain, policy, group, tuple(budgets), trials, seed, workers, pool, one_more)
-        for domain, policy, group in zip(where, policies, groups, strict=True)
+        for domain, policy, group in zip(resolved, policies, groups, strict=True)
     )
 
 
-def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[str]) -> dict[tuple[Sampler, bool], list[Method]]:
-    """Methods grouped by how they collect, and whether they start from data; those that cannot run this policy left out."""
+def _by_sampler(domain: Domain, policy: Policy, methods: Sequence[MethodLike]) -> dict[tuple[Sampler, bool], list[Method]]:
+    """The methods that can run this policy, grouped by how they collect and whether they start from data."""
     groups: dict[tuple[Sampler, bool], list[Method]] = {}
     for spec in methods:
         method = get_method(spec, domain)
@@ -184,10 +181,10 @@ def _board(
     known = truth(domain, policy, seed=seed, workers=workers)
     steps = tuple(max(1, math.floor(known.mean_length * b)) for b in budgets)
     theory = known.variance / (np.array(steps) / known.mean_length * known.value**2)
-    rows: list[Row] = []
+    rows: list[BoardRow] = []
     for (sampler, initial), methods in groups.items():
         way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps, initial)
-        run_trial(dataclasses.replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
+        run_trial(replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
         jobs = [(seed, t) for t in range(trials)]
         results = in_order(functools.partial(run_trial, way), jobs, pool, lambda done, total: one_more())
         errors = np.stack([r.values for r in results]) - 1.0  # [trials, methods, budgets]
@@ -198,15 +195,15 @@ def _board(
     return Board(str(domain), known, budgets, steps, trials, seed, tuple(rows))
 
 
-def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> Row:
-    """errors [trials, budgets]."""
+def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> BoardRow:
+    """The row of a method from the errors of its trials, [trials, budgets]."""
     missing = np.isnan(errors).sum(axis=0)
     n = np.maximum(len(errors) - missing, 1)
     squared = errors**2
     mse = np.where(missing < len(errors), np.nansum(squared, axis=0) / n, np.nan)
     se = np.sqrt(np.nansum((squared - mse) ** 2, axis=0) / np.maximum(n - 1, 1) / n)
     bias = np.where(missing < len(errors), np.nansum(errors, axis=0) / n, np.nan)
-    return Row(method, mse, np.where(n > 1, se, np.nan), theory, bias, missing, runaway, microseconds)
+    return BoardRow(method, mse, np.where(n > 1, se, np.nan), theory, bias, missing, runaway, microseconds)
 
 
 # ---- showing -------------------------------------------------------------------------------------------------
@@ -242,8 +239,9 @@ def markdown(boards: Sequence[Board]) -> str:
 
 
 def matrix(board: Board) -> list[str]:
-    """Samplers × estimators at the largest budget, the ratio alone; a dash where there is no such row."""
-    split = {tuple(row.method.rsplit("/", 1)): row for row in board.rows}
+    """A table of samplers × estimators with the ratio at the largest budget. A dash stands where there is no such row."""
+    written = {MethodSpec.parse(row.method): row for row in board.rows}
+    split = {(spec.collect, spec.estimator): row for spec, row in written.items()}
     samplers, estimators = (list(dict.fromkeys(x)) for x in zip(*split, strict=True))
     order = [e for e in ESTIMATOR_NAMES if e in estimators] + [e for e in estimators if e not in ESTIMATOR_NAMES]
     lines = [
@@ -258,7 +256,7 @@ def matrix(board: Board) -> list[str]:
     return lines
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: BoardRow) -> list[str]:
     """A row of the table as text: method, a ratio with its interval per budget, times fewer steps, bias, time."""
     low, high = row.bound(-1), row.bound(1)
     ratios = [_interval(*x) for x in zip(row.ratio, low, high, strict=True)]
@@ -285,7 +283,7 @@ def _short(x: float) -> str:
 
 
 def write(boards: Sequence[Board], directory: str | Path) -> list[Path]:
-    """leaderboard.md, .json and .png in a directory, which is made if need be."""
+    """Write leaderboard.md, .json and .png into a directory, which is made if need be."""
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -299,7 +297,7 @@ def write(boards: Sequence[Board], directory: str | Path) -> list[Path]:
     return paths
 
 
-STYLES = {  # colour per sampler, the same in every panel
+STYLES = {  # the colour of each sampler, the same in every panel
     "os": "#7f7f7f", "auto": "#c44e52", "ros": "#4c72b0", "ros-episode": "#64b5cd", "ros-head": "#8172b3", "roa": "#55a868",
     "props": "#dd8452", "bpg": "#937860", "odi": "#da8bc3", "revar": "#ccb974", "off": "#333333",
 }  # fmt: skip
@@ -316,22 +314,23 @@ def plot(boards: Sequence[Board], path: str | Path) -> None:
     columns = min(2, len(boards))
     rows = -(-len(boards) // columns)
     fig, axes = plt.subplots(rows, columns, figsize=(5.6 * columns, 3.9 * rows + 0.9), layout="constrained", squeeze=False)
-    handles: dict[str, Any] = {}
+    handles: dict[MethodSpec, Any] = {}
     for axis in axes.flat[len(boards) :]:
         axis.set_visible(False)
     for axis, board in zip(axes.flat, boards, strict=False):
         axis.axhline(1.0, color="0.6", lw=1)
         several = len(board.rows) > len(DRAWN)
         for row in board.rows:
-            sampler, _, estimator = row.method.rpartition("/")
-            name = sampler.split(":")[0]
-            if several and f"{name}/{estimator}" not in DRAWN:
+            spec = MethodSpec.parse(row.method)
+            short = replace(spec, sampler=spec.name)  # without parameters, which may differ from panel to panel
+            name, estimator = short.collect, short.estimator
+            if several and str(short) not in DRAWN:
                 continue
             good = np.isfinite(row.ratio) & (row.ratio > 0) & (row.missing == 0)
             x, y = np.array(board.budgets)[good], row.ratio[good]
             colour = STYLES.get(name, "k")
             style = {"color": colour, "ls": DASHES.get(estimator, "-"), "lw": 2.6 if name == "auto" else 1.5}
-            (handles[f"{name}/{estimator}"],) = axis.plot(x, y, marker="o", ms=3.5, **style)
+            (handles[short],) = axis.plot(x, y, marker="o", ms=3.5, **style)
             axis.vlines(x, row.bound(-1)[good], row.bound(1)[good], color=colour, lw=0.8, alpha=0.5)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
@@ -345,7 +344,9 @@ def plot(boards: Sequence[Board], path: str | Path) -> None:
         axis.set_xlabel("budget, mean episodes")
     for axis in axes[:, 0]:
         axis.set_ylabel("MSE / on-policy theory")
-    order = sorted(handles, key=lambda k: (list(STYLES).index(k.split("/")[0]) if k.split("/")[0] in STYLES else 99, k))
-    fig.legend([handles[k] for k in order], order, loc="outside lower center", ncols=7, frameon=False, fontsize=8.5)
+    places = {name: i for i, name in enumerate(STYLES)}
+    order = sorted(handles, key=lambda spec: (places.get(spec.collect, len(places)), str(spec)))
+    lines, names = [handles[spec] for spec in order], [str(spec) for spec in order]
+    fig.legend(lines, names, loc="outside lower center", ncols=7, frameon=False, fontsize=8.5)
     fig.suptitle(f"Error relative to on-policy sampling with as many steps ({boards[0].trials} trials, 95 %)", fontsize=12)
     save_figure(fig, path)

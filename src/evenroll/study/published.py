@@ -1,4 +1,4 @@
-"""What the paper's authors published, as far as it is numbers: curves at every checkpoint, and tables 3 and 4."""
+"""The numbers that the paper's authors published: curves at every checkpoint, and tables 3 and 4."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 
 @functools.cache
 def _published() -> dict[str, Any]:
-    return dict(json.loads((resources.files("evenroll") / "data" / "published.json").read_text()))
+    return dict(json.loads((resources.files("evenroll.study") / "data" / "published.json").read_text()))
 
 
 def published_curve(domain: str, method: str) -> dict[str, np.ndarray] | None:
-    """steps, mse, mse_se, median, q25, q75, grad_norm and, mostly, kl, kl_se; None if there is none."""
-    found = _published()["curves"].get(domain, {}).get(method)
-    return None if found is None else {k: np.asarray(v, dtype=float) for k, v in found.items() if k != "trials"}
+    """A curve's steps, mse, mse_se, median, q25, q75, grad_norm and mostly kl, kl_se. None if there is no curve."""
+    curve = _published()["curves"].get(domain, {}).get(method)
+    return None if curve is None else {k: np.asarray(v, dtype=float) for k, v in curve.items() if k != "trials"}
 
 
 def published_final(table: str, method: str, domain: str) -> tuple[float, float] | None:
-    """Final MSE and its standard error in table3 or table4; None if there is none."""
-    found = _published()["tables"].get(table, {}).get(method, {}).get(domain)
-    return None if found is None else (float(found[0]), float(found[1]))
+    """The final MSE and its standard error in table3 or table4. None if there is no entry."""
+    entry = _published()["tables"].get(table, {}).get(method, {}).get(domain)
+    return None if entry is None else (float(entry[0]), float(entry[1]))

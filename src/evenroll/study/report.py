@@ -1,11 +1,11 @@
-"""report.html: one file, no network. What was published, what came out here, and whether each claim holds."""
+"""report.html: one file that needs no network. It shows what was published, what came out here, and what holds."""
 
 from __future__ import annotations
 
 import base64
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -18,48 +18,40 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.files.safe_files import write_atomically
 from evenroll.policies import TabularSoftmax
 from evenroll.study.charts import Chart, charts
-from evenroll.study.claims import FAILS, HOLDS, UNDECIDED, Claim, Evidence, claims
-from evenroll.study.experiments import DOMAINS, FULL, Scale, Target, label
+from evenroll.study.claims import claims
+from evenroll.study.domain_pictures import domain_pngs
+from evenroll.study.evidence import Evidence, JudgedClaim
+from evenroll.study.experiments import DOMAINS, METHODS, Scale
+from evenroll.study.palette import GREY, look_of
+from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED
+from evenroll.study.report_text import about, differences, size
 from evenroll.study.results import Results
-from evenroll.study.tables import FinalTable, number, ratio, table
+from evenroll.study.tables import FinalTable, table
+from evenroll.study.targets import PaperTarget, label
 
-ABOUT = {  # what to look for
-    "fig1": "How far the collected data is from on-policy. ROS pulls it in faster than chance does.",
-    "fig2": "The error of the final estimate. Independent sampling must follow the dotted line; ROS and auto leave it.",
-    "fig3": "100 slightly off-policy trajectories are there to begin with. ROS makes up for what they lack.",
-    "fig4": "Too small a step does little; too large a step diverges on CartPole. The right panels: ROS removes the noise "
-    "of the policy's choices, not that of the rewards.",
-    "fig5": "Where the policies act. These are our own evaluation policies, not the authors'.",
-    "fig6": "KL divergence of the maximum-likelihood policy of the data from the policy that is evaluated.",
-    "fig7": "The same, starting from off-policy data.",
-    "fig8": "A second measure of the same thing: the mean absolute entry of the log-likelihood's gradient.",
-    "fig9": "The same, starting from off-policy data.",
-    "fig10": "A mean squared error can be the work of a few bad trials; a median cannot.",
-    "fig11": "The same with initial data.",
-    "fig12": "The right panels of figure 4, on GridWorld. At ε = 0 both errors are zero and there is no ratio.",
-    "fig13": "Instead of collecting evenly, one can correct afterwards, weighting by the fitted policy (WRIS).",
-    "fig14": "Fitted Q-evaluation by a network (2 × 64, batches of 256; the authors': 2 × 256, batches of 5,120), and in "
-    "closed form: exact on tables, linear in the policy's features elsewhere.",
-    "theory": "What the paper proves, on data. The bound of Theorem 3 as printed fails at the yellow point, where the "
-    "corrected one (green) holds.",
-}  # fmt: skip
+VERDICTS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNDECIDED: ("unsure", "?")}  # kind and sign of the badge
 
 
-def write_report(done: Sequence[Target], results: Results, path: Path, scale: Scale) -> Path:
-    """The page of the targets that are done. It holds no times: the same results give the same bytes."""
+def write_report(done: Sequence[PaperTarget], results: Results, path: Path, scale: Scale) -> Path:
+    """Write the page of the targets that are done. It holds no times: the same results give the same bytes."""
+    there = [target.name for target in done]
     drawn = {t.name: charts(t, results) for t in done if t.name == "theory" or (t.panels and t.name.startswith("fig"))}
     data = {"sections": [{"name": name, "charts": [_plain(c) for c in parts]} for name, parts in drawn.items()]}
+    judged = _claims(claims(Evidence({t.name: t for t in done}, results)))
+    links = ["idea", *(["claims"] if judged else []), *there, "differences"]
+    words = {"idea": "the idea", "differences": "where we differ"}
     page = Template(_asset("report.html")).substitute(
-        css=_asset("report.css"),
+        css=_asset("report.css") + _colours(drawn.values()),
         script=_asset("report.js"),
         data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/"),
-        size=_size(scale),
-        links=" ".join(f'<a href="#{t.name}">{t.name}</a>' for t in done),
-        claims=_claims(claims(Evidence({t.name: t for t in done}, results))),
-        sections="\n".join(_section(target, results, path.parent) for target in done),
-        noise=f"{_bandit_noise():.2f}",
-        bandits=_bandits(done, results),
-        names=" ".join(t.name for t in done),
+        size=size(scale, there),
+        links=" ".join(f'<a href="#{name}">{words.get(name, name)}</a>' for name in links),
+        claims=judged,
+        sections="\n".join(_section(target, results, there) for target in done),
+        differences="\n".join(
+            f"<li>{x}</li>" for x in differences(there, f"{_bandit_noise():.2f}", _bandits(done, results))
+        ),
+        names=" ".join(there),
         version=__version__,
     )
     write_atomically(path, page.encode())
@@ -67,19 +59,32 @@ def write_report(done: Sequence[Target], results: Results, path: Path, scale: Sc
 
 
 def _asset(name: str) -> str:
-    return (resources.files("evenroll") / "data" / name).read_text()
+    return (resources.files("evenroll.study") / "data" / name).read_text()
+
+
+def _colours(drawn: Iterable[Sequence[Chart]]) -> str:
+    """The style sheet's variables for every colour of the page, on light and on dark ground."""
+    used = {colour.name: colour for colour in (GREY, *(look_of(method).colour for method in METHODS))}
+    used |= {s.look.colour.name: s.look.colour for parts in drawn for chart in parts for s in chart.series}
+    light = " ".join(f"--{name}: {colour.light};" for name, colour in sorted(used.items()))
+    dark = " ".join(f"--{name}: {colour.dark};" for name, colour in sorted(used.items()))
+    return (
+        f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark} }} }}\n"
+        f":root[data-theme=dark] {{ {dark} }}\n"
+    )
 
 
 def _plain(chart: Chart) -> dict[str, Any]:
-    """As JSON; numbers to four digits, which is more than a screen shows."""
+    """The chart as JSON, with numbers to four digits, which is more than a screen shows."""
 
     def numbers(values: np.ndarray | None) -> list[float] | None:
         return None if values is None else [float(f"{v:.4g}") for v in values]
 
     series = [
         {
-            "key": s.key, "label": s.label, "colour": s.colour, "dash": s.dash, "points": s.points,
-            "x": numbers(s.x), "y": numbers(s.y), "low": numbers(s.low), "high": numbers(s.high),
+            "key": s.key, "label": s.label, "colour": f"var(--{s.look.colour.name})", "marker": s.look.marker,
+            "hollow": s.look.hollow, "dash": s.dash, "points": s.points, "x": numbers(s.x), "y": numbers(s.y),
+            "low": numbers(s.low), "high": numbers(s.high),
         }
         for s in chart.series
     ]  # fmt: skip
@@ -89,37 +94,35 @@ def _plain(chart: Chart) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _size(scale: Scale) -> str:
-    size = (
-        f"{scale.trials} trials of up to {scale.budget:,.0f} mean episodes (budgets are given in mean episode lengths, so "
-        f"that domains compare); {scale.sweep_trials} where figures 4 and 12 vary a setting, {scale.bandit_trials:,} for "
-        "errors on the fixed bandit."
-    )
-    if scale.trials >= FULL.trials and scale.budget >= FULL.budget:
-        return size
-    paper = f"{FULL.trials} trials of {FULL.budget:,.0f}"
-    return f'<span class="badge">Smaller than the paper</span> {size} The paper has {paper}. Expect “cannot tell”.'
+def _claims(judged: Sequence[JudgedClaim]) -> str:
+    """The section of claims. A page whose targets have none has no such section."""
+    if not judged:
+        return ""
 
+    def badge(verdict: str) -> str:
+        kind, sign = VERDICTS[verdict]
+        return f'<span class="verdict" data-is="{kind}">{sign} {verdict}</span>'
 
-def _claims(judged: Sequence[Claim]) -> str:
-    tally = "".join(f"<div><b>{sum(c.verdict == v for c in judged)}</b>{v}</div>" for v in (HOLDS, FAILS, UNDECIDED))
-    kinds = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "unsure"}
+    tally = "".join(f"<div><b>{sum(c.verdict == v for c in judged)}</b>{badge(v)}</div>" for v in VERDICTS)
     items = "\n".join(
-        f'<li><details class="{kinds[c.verdict]}"><summary><span class="verdict">{c.verdict}</span> {html.escape(c.text)} '
+        f"<li><details><summary>{badge(c.verdict)} {html.escape(c.text)} "
         f'<a href="#{c.target}" class="soft">{c.target}</a></summary>'
         f'<p class="soft">Criterion: {html.escape(c.criterion)}</p>'
         f"<ul>{''.join(f'<li>{html.escape(n)}</li>' for n in c.numbers)}</ul></details></li>"
         for c in judged
     )
-    return f'<div class="tally">{tally}</div><ul class="claims">{items}</ul>'
+    return Template(_asset("report_claims.html")).substitute(tally=tally, items=items)
 
 
-def _section(target: Target, results: Results, directory: Path) -> str:
+def _section(target: PaperTarget, results: Results, there: Sequence[str]) -> str:
     name = target.name
-    head = f'<h2 id="{name}">{name}: {html.escape(target.title)}</h2><p>{html.escape(ABOUT.get(name, ""))}</p>'
+    head = f'<h2 id="{name}">{name}: {html.escape(target.title)}</h2><p>{about(name, there)}</p>'
     if name == "fig5":
-        image = base64.b64encode((directory / "fig5.png").read_bytes()).decode()
-        return f'{head}<img class="domains" alt="The domains" src="data:image/png;base64,{image}">{_settings()}'
+        images = "".join(
+            f'<img alt="{title}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
+            for title, data in domain_pngs().items()
+        )
+        return f'{head}<div class="pictures">{images}</div>{_settings()}'
     if name.startswith("table"):
         return head + _table(table(target, results))
     return f'{head}<div class="bar" id="legend-{name}"></div><div class="charts" id="charts-{name}"></div>'
@@ -132,7 +135,7 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _settings() -> str:
-    """Tables 1 and 2, and what the policies are worth."""
+    """Tables 1 and 2 of the paper, and what the policies are worth."""
     rows = []
     for name, title in DOMAINS.items():
         domain = get_domain(name)
@@ -147,17 +150,8 @@ def _settings() -> str:
             )
         )  # fmt: skip
     heads = (
-        "domain",
-        "γ",
-        "horizon",
-        "mean length",
-        "v(π)",
-        "Var[return]",
-        "BPG k",
-        "BPG α",
-        "ROS α",
-        "ROS α, initial data",
-    )
+        "domain", "γ", "horizon", "mean length", "v(π)", "Var[return]", "BPG k", "BPG α", "ROS α", "ROS α, initial data",
+    )  # fmt: skip
     return "<h3>Tables 1 and 2: settings</h3>" + _grid(heads, rows)
 
 
@@ -167,15 +161,15 @@ def _table(found: FinalTable) -> str:
         row = [f"<b>{html.escape(label(method))}</b>"]
         for domain in found.domains:
             cell = found.cells[method, domain]
-            notes = [f"/ OS-MC: {ratio(cell.against_os)}"]
+            notes = [f"/ OS-MC: {cell.against_os}"]
             if cell.published_against_os is not None:
-                notes.append(f"published / OS-MC: {ratio(cell.published_against_os)}")
+                notes.append(f"published / OS-MC: {cell.published_against_os}")
             if cell.theory is not None:
                 notes.append(f"theory: {cell.theory:.2e}")
             if cell.published is not None:
-                notes.append(f"published {number(cell.published)}")
-                notes.append(f"measured / published: {ratio(cell.measured.over(cell.published))}")
-            row.append(number(cell.measured) + "".join(f"<small>{note}</small>" for note in notes))
+                notes.append(f"published {cell.published}")
+                notes.append(f"measured / published: {cell.measured.over(cell.published)}")
+            row.append(str(cell.measured) + "".join(f"<small>{note}</small>" for note in notes))
         rows.append(row)
     return (
         _grid(("final MSE", *(html.escape(t) for t in found.titles)), rows)
@@ -185,7 +179,7 @@ def _table(found: FinalTable) -> str:
 
 
 def _bandit_noise() -> float:
-    """Share of Var[reward] on the fixed bandit that is the arms' own: Σ π σ² / Var."""
+    """The share of Var[reward] on the fixed bandit that is the arms' own: Σ π σ² / Var."""
     domain = get_domain("bandit")
     policy, params = domain.policy(), domain.environment(None).params
     known = domain.known_truth(policy)
@@ -194,14 +188,12 @@ def _bandit_noise() -> float:
     return float(policy.table[0] @ params[1 + int(params[0]) :] ** 2) / known.variance
 
 
-def _bandits(done: Sequence[Target], results: Results) -> str:
+def _bandits(done: Sequence[PaperTarget], results: Results) -> str:
     """ROS against OS on the fixed bandit and on one redrawn in every trial, if table 3 was run."""
     for target in done:
         if target.name == "table3":
             cells = table(target, results).cells
             names = {"bandit": "on one fixed bandit", "bandit:redraw=1": "with another bandit in every trial"}
-            found = [
-                f"{ratio(cells['ros/mc', key].against_os)} {name}" for key, name in names.items() if ("ros/mc", key) in cells
-            ]
+            found = [f"{cells['ros/mc', key].against_os} {name}" for key, name in names.items() if ("ros/mc", key) in cells]
             return f"Measured here: {', '.join(found)}."
     return ""

@@ -1,4 +1,4 @@
-"""Trials of blocks put together: curves and ratios of curves."""
+"""Trials of blocks put together: curves, what is drawn of a curve, and ratios of curves."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenroll.domains.domain import Truth
 from evenroll.study.blocks import BlockData, Work
-from evenroll.study.comparison import Curve
-from evenroll.study.experiments import Line, Sweep
+from evenroll.study.curve import Curve
+from evenroll.study.targets import Line, Sweep
 
 
 @dataclass(frozen=True)
 class Trialled:
-    """All trials of one work."""
+    """All trials of one work, put together from its blocks."""
 
     work: Work
     data: BlockData
@@ -34,7 +35,7 @@ class Trialled:
 
 @dataclass(frozen=True)
 class Ratios:
-    """MSE against MSE, setting by setting, with one standard error; nan where both are zero."""
+    """MSEs relative to MSEs, setting by setting, with one standard error. Where both are zero there is nan."""
 
     x: np.ndarray
     ratio: np.ndarray
@@ -42,7 +43,7 @@ class Ratios:
 
 
 class Results:
-    """What the trials of some targets came to."""
+    """What the trials of some targets came to, by work."""
 
     def __init__(self, found: dict[Work, Trialled]) -> None:
         self.found = found
@@ -58,10 +59,27 @@ class Results:
         return Ratios(np.array(sweep.x), ratio, se)
 
     def _ratio(self, work: Work, against: Work) -> tuple[float, float]:
-        """MSEs of independent trials, so relative errors add in squares. Both share trials' seeds, not their actions."""
+        """The MSEs come from independent trials, which share seeds but no actions, so relative errors add in squares."""
         a, b = (self.found[w].curve("", w.measures[0]) for w in (work, against))
         if not b.mse[-1] > 0.0:
             return np.nan, np.nan
         ratio = a.mse[-1] / b.mse[-1]
         relative = np.hypot(a.mse_se[-1] / a.mse[-1] if a.mse[-1] else 0.0, b.mse_se[-1] / b.mse[-1])
         return float(ratio), float(ratio * relative)
+
+
+def statistic(curve: Curve, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(line, lower and upper edge of its band): the mean ± one standard error, or the median and the quartiles."""
+    if quantity == "median":
+        return curve.quantile(0.5), curve.quantile(0.25), curve.quantile(0.75)
+    if quantity == "mse":
+        mean, se = curve.mse, curve.mse_se
+    else:
+        mean, se = curve.over_trials(curve.estimates)
+    return mean, np.maximum(mean - se, mean / 10), mean + se
+
+
+def on_policy_mse(truth: Truth, steps: np.ndarray) -> np.ndarray:
+    """Var[return] / (n v²) with n = steps / T̄ episodes: what on-policy Monte Carlo must show, relative to v²."""
+    with np.errstate(divide="ignore"):  # curves with initial data begin at zero steps
+        return np.asarray(truth.variance * truth.mean_length / (steps * truth.value**2))

@@ -1,4 +1,4 @@
-"""From blocks that are wanted to blocks that are there: read, or computed and written, each once."""
+"""Gets blocks: each is read from the store, or computed and written once."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from evenroll.executors.pool import Pool, completed, get_pool
 from evenroll.study.blocks import Block, BlockData, compute
 from evenroll.study.store import Claim, Store
 
-PATIENCE = 0.2  # seconds between looks at a block that another process is computing
+PATIENCE = 0.2  # seconds between looks at a block that another process is computing; a choice
 
 
 def ensure(
     store: Store, blocks: Iterable[Block], *, pool: Pool | None = None, done: Callable[[Block, bool], None] | None = None
 ) -> dict[Block, BlockData]:
-    """Every block, from the store where it is there; `done(block, computed)` after each.
+    """Every block, read from the store if it is there and computed otherwise. `done(block, computed)` is called after each.
 
-    Workers only compute. This process claims, reads and writes, so what is known is in the store and nowhere else: whoever
-    is killed, only what was in flight is lost.
+    Workers only compute. This process claims, reads and writes, so that all results are in the store and nowhere else.
+    Whoever is killed, only what was in flight is lost.
     """
-    found: dict[Block, BlockData] = {}
+    data_by_block: dict[Block, BlockData] = {}
     claims: dict[Block, Claim] = {}
 
     def note(block: Block, data: BlockData, computed: bool) -> None:
-        found[block] = data
+        data_by_block[block] = data
         if done is not None:
             done(block, computed)
 
@@ -37,7 +37,7 @@ def ensure(
         return data is not None
 
     def ours(waiting: Iterable[Block]) -> Iterator[tuple[Block, str]]:
-        """Blocks to compute here and now: not there, and not being computed by another process."""
+        """The blocks to compute here and now. They are not in the store, and no other process is computing them."""
         for block in waiting:
             claim = store.claim(block)
             if claim is None:
@@ -55,17 +55,17 @@ def ensure(
                 store.save(block, data)
                 claims.pop(block).release()
                 note(block, data, True)
-            waiting = [block for block in waiting if block not in found]
+            waiting = [block for block in waiting if block not in data_by_block]
             if waiting:
                 time.sleep(PATIENCE)
     finally:
         for claim in claims.values():
             claim.release()
-    return found
+    return data_by_block
 
 
 def _compute(wanted: tuple[Block, str]) -> BlockData:
-    """The block, if its name means here what it means to the process that asked."""
+    """The block's data. A worker in which the block has another key than in the process that asked refuses."""
     block, key = wanted
     if dataclasses.replace(block).key != key:
         raise EvenrollError(f"{block.work}: a worker has other sources or libraries than this process: install the same")

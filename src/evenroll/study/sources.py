@@ -1,9 +1,9 @@
 """Which of the package's sources determine a number, and their digest.
 
-Editing a figure must not make stored results invalid; editing anything a trial runs through must. So the digest covers
-the files that the trial's code can reach by its imports, read from the syntax tree: nobody keeps a list that goes stale.
-Tables of names (domains, samplers, estimators …) are left out: what stands in them enters a block's identity by value,
-and the functions and classes chosen from them enter as the roots of the search.
+Editing a figure must not make stored results invalid, but editing anything that a trial runs through must. So the digest
+covers the files that the trial's code can reach by its imports. They are read from the syntax tree, so that nobody keeps a
+list that goes stale. Tables of names (domains, samplers, estimators …) are left out: what stands in them enters a block's
+identity by value, and the functions and classes chosen from them enter as the roots of the search.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TABLES = {
 
 
 def digest_of(*roots: Any) -> str:
-    """A digest of every source the modules of these functions, classes or module names can reach."""
+    """A digest of every source file that the modules of these functions and classes, or these modules, can reach."""
     digest = hashlib.sha256()
     for name in sorted(reachable(*roots)):
         digest.update(name.encode())
@@ -57,19 +57,19 @@ def digest_of(*roots: Any) -> str:
 
 
 def reachable(*roots: Any) -> set[str]:
-    """Names of the modules found from the roots, those of this package followed through their imports."""
+    """The names of the roots' modules, and of all modules of this package that they import, directly or not."""
     waiting = [name for root in roots for name in _modules_of(root)]
-    found: set[str] = set()
+    modules: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name not in found and name not in TABLES:
-            found.add(name)
-            waiting += _imports(name) if name.split(".")[0] == PACKAGE else ()
-    return found
+        if name not in modules and name not in TABLES:
+            modules.add(name)
+            waiting += _imports(name) if _path(name).suffix == ".py" else ()
+    return modules
 
 
 def _modules_of(root: Any) -> Iterable[str]:
-    """A function standing in a table (a lambda that only calls another) is made of the functions it names."""
+    """The modules of a root. A function in a table only calls others, so it stands for the modules of those it names."""
     if isinstance(root, str):
         return [root]
     if isinstance(root, FunctionType) and root.__module__ in TABLES:
@@ -92,7 +92,7 @@ def _path(name: str) -> Path:
 
 @functools.cache
 def _imports(name: str) -> tuple[str, ...]:
-    """Modules of this package that a module imports, wherever in the file, but for type checking."""
+    """The modules of this package that a module imports anywhere in its file, except for type checking."""
     return tuple(sorted(set(_imported(ast.parse(_path(name).read_text())))))
 
 

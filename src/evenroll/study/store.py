@@ -1,15 +1,18 @@
-"""Results on disk: each block of trials one Parquet file, written once, under a name that says what determines it.
+"""Results on disk. Each block of trials is one Parquet file, written once, whose name is a hash of what determines it.
 
-Layout:  DIRECTORY/ab/abcdef….parquet  (the block's identity, hashed)      DIRECTORY/aside/…  files that were no good
+    DIRECTORY/ab/abcdef….parquet   a block, under the hash of its identity
+    DIRECTORY/aside/…              files that could not be used
 
-One row per trial and checkpoint, by trial, then by steps:
+A file has one row per trial and checkpoint, sorted by trial and then by steps:
 
-    trial    int32    which trial                     steps    int64   new environment steps so far
-    runaway  bool     the behaviour left the policy   …        double  a column per measure; null: there is none
+    trial    int32    which trial
+    steps    int64    new environment steps so far
+    runaway  bool     whether the behaviour left the policy
+    …        double   a column for each measure; null where there is no value
 
 Estimates (mc, ois, wris …) are relative to the true value; kl and grad_norm are the two sampling errors. The file's
-metadata holds `evenroll` (the identity, JSON) and `evenroll.sha256` (of identity and columns). No times, no dates: equal
-runs are equal bytes.
+metadata holds `evenroll` (the identity, JSON) and `evenroll.sha256` (of identity and columns). It holds no times and no
+dates, so that equal runs give equal bytes.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ from evenroll.files.safe_files import read_json, write_atomically
 from evenroll.files.untrusted_arrow import read_parquet
 from evenroll.study.blocks import Block, BlockData, identity_key
 
-LARGEST = 64 << 20  # bytes: a block is some kilobytes
-UNPACKED = 256 << 20
+LARGEST = 64 << 20  # bytes of a file that is read; a block has some kilobytes
+UNPACKED = 256 << 20  # bytes of its columns, for the same reason
 IDENTITY = {"domain": str, "method": str, "policy": str, "seed": int, "first": int, "measures": list, "checkpoints": list}
 
 
@@ -48,7 +51,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Claim:
-    """A lock that the system takes away when its owner dies."""
+    """The right to compute a block: a lock that the operating system takes away when its owner dies."""
 
     path: Path
     handle: int
@@ -69,7 +72,7 @@ class Store:
         return self.directory / key[:2] / f"{key}.parquet"
 
     def load(self, block: Block) -> BlockData | None:
-        """The block, if it is there and whole. A file that is not is set aside."""
+        """The block, if it is there and whole. A damaged file is set aside, and then there is no block."""
         path = self.path(block.key)
         try:
             identity, data = _read(path)
@@ -86,11 +89,11 @@ class Store:
         path = self.path(block.key)
         _make(path.parent)
         write_atomically(path, _bytes(block.identity(), block.first, data))
-        for half in path.parent.glob(f".{path.name}.*"):  # of one that was killed while writing; the claim is ours
+        for half in path.parent.glob(f".{path.name}.*"):  # left by a process that was killed; the claim is ours
             half.unlink(missing_ok=True)
 
     def entries(self) -> Iterator[Entry]:
-        """All good blocks, in the order of their names; bad files are set aside."""
+        """All good blocks, in the order of their names. Bad files are set aside."""
         for path in sorted(self.directory.glob("??/*.parquet")):
             try:
                 identity, data = _read(path)
@@ -103,7 +106,7 @@ class Store:
                 self._set_aside(path, str(error))
 
     def claim(self, block: Block) -> Claim | None:
-        """The right to compute the block, or None while another has it. A dead process's claim goes with it."""
+        """The right to compute the block, or None while another process has it. The claim of a dead process ends with it."""
         path = self.directory / "claims" / block.key
         _make(path.parent)
         try:
@@ -113,7 +116,7 @@ class Store:
         claim = Claim(path, handle)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            current = path.stat().st_ino == os.fstat(handle).st_ino  # or its last owner took it away between
+            current = path.stat().st_ino == os.fstat(handle).st_ino  # false if its last owner deleted it meanwhile
         except (BlockingIOError, FileNotFoundError):
             current = False
         if not current:
@@ -145,7 +148,7 @@ def _make(directory: Path) -> None:
 
 
 def arrow() -> Any:
-    """pyarrow.parquet, which is an extra."""
+    """pyarrow.parquet, which is installed with the extra `data`."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -223,8 +226,8 @@ def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
 
 
 @dataclass(frozen=True)
-class Row:
-    """All blocks that differ only in their trials."""
+class StoredRow:
+    """A row of the listing: all blocks that differ only in their trials."""
 
     domain: str
     method: str
@@ -234,14 +237,14 @@ class Row:
     trials: int
 
 
-def gathered(entries: Iterable[Entry]) -> list[Row]:
-    """Blocks of one experiment together, in the order of domain and method."""
+def gathered(entries: Iterable[Entry]) -> list[StoredRow]:
+    """One row for the blocks of each experiment, in the order of domain and method."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         same = {k: v for k, v in entry.identity.items() if k not in ("first", "trials", "environment", "value")}
         groups.setdefault(json.dumps(same, sort_keys=True), []).append(entry)
     rows = [
-        Row(
+        StoredRow(
             group[0].identity["domain"],
             group[0].identity["method"],
             group[0].identity["policy"],

@@ -1,4 +1,4 @@
-"""The paper's theory as functions: what tests and pictures check data against.
+"""The paper's theory as functions, which tests and pictures compare data with.
 
 Everything here is for layered finite MDPs: time is part of the state, as the paper assumes.
 """
@@ -11,24 +11,24 @@ import numpy as np
 
 
 def kl_divergence(p: np.ndarray, q: np.ndarray) -> float:
-    """KL(p‖q) = Σ p log(p/q), with 0 log 0 = 0; infinite if p puts mass where q has none."""
+    """KL(p‖q) = Σ p log(p/q), with 0 log 0 = 0. It is infinite if p puts mass where q has none."""
     p, q = np.asarray(p, dtype=float).ravel(), np.asarray(q, dtype=float).ravel()
-    where = p > 0
+    support = p > 0
     with np.errstate(divide="ignore"):
-        return float(np.sum(p[where] * (np.log(p[where]) - np.log(q[where]))))
+        return float(np.sum(p[support] * (np.log(p[support]) - np.log(q[support]))))
 
 
 def count_deviation(actions: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     """count(a) − visits·π(a) in one state after each visit: [visits, actions].
 
-    Lemma 1 (α → ∞, no initial data): at most 1 from above and |A| − 1 in absolute value, at all times.
+    By Lemma 1 (α → ∞, no initial data) it is at most 1 from above and |A| − 1 in absolute value, at all times.
     """
     taken = np.eye(len(probabilities))[np.asarray(actions, dtype=int)].cumsum(axis=0)
     return np.asarray(taken - np.arange(1, len(taken) + 1)[:, None] * probabilities)
 
 
 def frequencies_kl(actions: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """KL(π_D‖π) in one state after each visit. Theorem 2: O(1/m²) under ROS (α → ∞), O(1/m) on-policy."""
+    """KL(π_D‖π) in one state after each visit. By Theorem 2 it is O(1/m²) under ROS (α → ∞) and O(1/m) on-policy."""
     taken = np.eye(len(probabilities))[np.asarray(actions, dtype=int)].cumsum(axis=0)
     frequency = taken / np.arange(1, len(taken) + 1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -54,7 +54,7 @@ class ErrorBounds:
 
 
 def theorem_3_bounds(empirical: np.ndarray, on_policy: np.ndarray, gamma: float, r_max: float) -> ErrorBounds:
-    """Bounds from the divergence KL_t of the (state, action) frequencies at each time t: [horizon, states·actions].
+    """Bounds from the divergence KL_t of the (state, action) frequencies [horizon, states·actions] at each time t.
 
     KL_t = KL(d_n^t‖d_π^t) + E_{d_n^t} KL(π_D‖π_e) by the chain rule. Pinsker gives, for |R| ≤ r_max a function of
     (s, a),  |v − MC| ≤ Σ_t γᵗ r_max √(2 KL_t); its square is `corrected`.

@@ -1,46 +1,35 @@
 """Evaluation policies by REINFORCE: batches of 16 episodes, Adam, a snapshot long before convergence.
 
-gradient  (1/16) Σ_i Σ_t (Â_t) ∇log π(a_t|s_t),  Â_t the discounted return-to-go less the batch's mean at the same t,
-divided by its standard deviation. Input batch norm uses running statistics of the states seen (momentum 0.1), taken
-as constants in the gradient.
+The gradient is (1/16) Σ_i Σ_t (Â_t) ∇log π(a_t|s_t). Â_t is the discounted return-to-go minus the batch's mean at the same
+t, divided by the standard deviation. Input batch norm uses running statistics of the states seen (momentum 0.1), which
+count as constants in the gradient.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
-from evenroll.domains.domain import Domain
+from evenroll.domains.domain import Domain, Recipe
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.samplers import OnPolicy
 
-BATCH = 16
-HIDDEN = (64, 64)
-MOMENTUM = 0.1
+BATCH = 16  # episodes per gradient step
+HIDDEN = (64, 64)  # units of the policy's hidden layers
+MOMENTUM = 0.1  # of the running statistics of the batch norm
+# Defaults for a domain without a recipe. The policies of the built-in domains with tables, and with networks, were made so.
+TABLE_RECIPE, NETWORK_RECIPE = Recipe(episodes=5000, learning_rate=1e-2), Recipe(episodes=1000, learning_rate=3e-4)
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Episodes before the snapshot (the paper's: 5,000 / 5,000 / 1,000 / 3,000) and Adam's step size.
-
-    Chosen so that T̄ comes out near the paper's policies: 1, 7.4, 48.5 and 49.6 steps.
-    """
-
-    episodes: int
-    learning_rate: float
-
-
-RECIPES = {
-    "bandit": Recipe(5000, 1e-2),
-    "gridworld": Recipe(5000, 1e-2),
-    "cartpole": Recipe(1000, 2.9e-4),
-    "cartpole-continuous": Recipe(3000, 7e-5),
-}
+def recipe_of(domain: Domain) -> Recipe:
+    """The domain's own recipe, or the default for a table or for a network."""
+    if domain.recipe is not None:
+        return domain.recipe
+    return NETWORK_RECIPE if domain.environment(None).n_states is None else TABLE_RECIPE
 
 
 def initial_policy(domain: Domain, rng: np.random.Generator) -> Policy:
@@ -65,12 +54,18 @@ def initial_policy(domain: Domain, rng: np.random.Generator) -> Policy:
 def reinforce(
     domain: Domain,
     *,
-    episodes: int,
-    learning_rate: float,
+    episodes: int | None = None,
+    learning_rate: float | None = None,
     seed: int = 0,
     progress: Callable[[int, float, float], None] | None = None,
 ) -> Policy:
-    """Train and return the snapshot; `progress(episodes, mean return, mean length)` after each batch."""
+    """Train a policy and return the snapshot. `progress(episodes, mean return, mean length)` is called after each batch.
+
+    If `episodes` or `learning_rate` is not given, it is that of `recipe_of(domain)`.
+    """
+    recipe = recipe_of(domain)
+    episodes = recipe.episodes if episodes is None else episodes
+    learning_rate = recipe.learning_rate if learning_rate is None else learning_rate
     rng = np.random.default_rng([seed, 7])
     policy = initial_policy(domain, rng)
     theta = policy.theta.astype(np.float64)
@@ -109,7 +104,7 @@ def _advantages(data: Rollouts) -> np.ndarray:
             g = rewards[t] + data.gamma * g
             to_go[i, t - start] = g
         start = int(end)
-    # A trajectory that has ended is worth 0 from then on: compare with all of the batch.
+    # A trajectory that has ended is worth 0 from then on, so that each is compared with all of the batch.
     filled = np.nan_to_num(to_go, nan=0.0)
     centred = filled - filled.mean(axis=0)
     scale = centred.std() + 1e-8

@@ -1,4 +1,4 @@
-"""One trial: collect once to the full budget, then measure at every checkpoint a prefix of that data.
+"""One trial: data is collected once, to the full budget, and at every checkpoint a prefix of it is measured.
 
 All methods of a trial share the environment's random stream and the initial data.
 """
@@ -24,7 +24,7 @@ from evenroll.estimators.table import Estimator
 from evenroll.policies import Policy
 from evenroll.samplers import OffPolicy, Sampler
 
-MOST_STEPS = 10**15
+MOST_STEPS = 10**15  # a trial with more would never end
 KL, GRADIENT = "kl", "grad_norm"  # the columns of the two sampling errors
 ESS, LARGEST_WEIGHT = "effective_sample_size", "largest_weight"  # of the first estimator's weights
 
@@ -33,8 +33,11 @@ ESS, LARGEST_WEIGHT = "effective_sample_size", "largest_weight"  # of the first 
 class Trials:
     """How each of many trials is run: where, how it collects, what is measured, after how many new steps.
 
-    sampling_error    also measure both sampling errors     initial  start from `initial_episodes` of data δ off-policy
-    weights           also measure effective sample size and largest weight, if the first estimator weighs trajectories
+    checkpoints       the numbers of new steps after which the data is measured
+    initial           whether to start from `initial_episodes` episodes of data that is off-policy by `delta`
+    sampling_error    whether to measure both sampling errors too
+    weights           whether to measure the effective sample size and the largest weight too, if the first estimator weighs
+                      trajectories
     """
 
     domain: Domain
@@ -57,7 +60,7 @@ class Trials:
 
 
 def checkpoints_for(mean_length: float, budget: float, initial: bool) -> tuple[int, ...]:
-    """⌊T̄·2ⁱ⌋ steps up to the budget, and the budget itself; 0 in front where there is initial data."""
+    """⌊T̄·2ⁱ⌋ steps up to the budget, and the budget itself. With initial data, 0 comes first."""
     if not budget >= 1 or not math.isfinite(budget):
         raise SpecError(f"the budget must be at least one mean episode length, not {budget}")
     last = math.floor(mean_length * budget)
@@ -72,21 +75,21 @@ def checkpoints_for(mean_length: float, budget: float, initial: bool) -> tuple[i
 def initial_data(
     domain: Domain, policy: Policy, seed: tuple[int, ...], *, episodes: int = 100, delta: float = 0.1
 ) -> Rollouts:
-    """D₁: `episodes` trajectories of the slightly off-policy behaviour, all steps kept."""
+    """The initial data D₁: `episodes` trajectories of a slightly off-policy behaviour, with all steps kept."""
     driver = Driver(policy, OffPolicy(delta), (*seed, 3), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
     return driver.run(domain.trial_environment(seed), episodes=episodes)
 
 
 class Trial(NamedTuple):
-    """values [columns, checkpoints]: estimates are relative to the true value; nan: there is none."""
+    """What one trial measured: values [columns, checkpoints]. Estimates are relative to the true value; nan means none."""
 
     values: np.ndarray
-    runaway: bool  # π_b left π_e
-    seconds: float  # of collecting
+    runaway: bool  # whether π_b ran away from π_e
+    seconds: float  # the time that collecting took
 
 
 def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
-    """Collect to the last checkpoint, then measure at each: all by `seed`, whatever else runs."""
+    """Collect to the last checkpoint, and measure at each. The result depends on `seed` only, whatever else runs."""
     domain, policy, checkpoints = trials.domain, trials.policy, trials.checkpoints
     value = trials.truth.value
     if domain.redrawn:
@@ -131,13 +134,13 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
 
 
 def _with_fits(part: Rollouts, trials: Trials) -> Rollouts:
-    """The data carrying what it would otherwise be fitted with more than once."""
+    """The data carrying the fits that several estimators share, so that each fit is made once."""
     fits = [with_fit] if trials.sampling_error else []
     for fit in dict.fromkeys([*fits, *(e.fits for e in trials.estimators if e.fits)]):
         try:
             part = fit(part, trials.policy)
         except NoEstimate:
-            pass  # whoever needs it will say so
+            pass  # the estimator that needs the fit will raise the error
     return part
 
 
@@ -146,6 +149,6 @@ def _start(trials: Trials, seed: tuple[int, ...]) -> Rollouts:
 
 
 def run_trials(trials: Trials, seeds: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """([trials, columns, checkpoints], ran away [trials]), one trial per seed."""
+    """The values [trials, columns, checkpoints] of one trial per seed, and whether each ran away [trials]."""
     results = [run_trial(trials, seed) for seed in seeds]
     return np.stack([r.values for r in results]), np.array([r.runaway for r in results])

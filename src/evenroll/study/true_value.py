@@ -1,4 +1,4 @@
-"""v(π_e): exactly where the domain is finite, else from very many on-policy rollouts with a standard error."""
+"""v(π_e): exact where the domain is finite, otherwise from very many on-policy rollouts, with a standard error."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain, Truth
+from evenroll.errors import SpecError
 from evenroll.executors.pool import get_pool, in_order
 from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy
 
-BLOCK = 20_000  # episodes per stream: the result does not depend on the number of workers
+BLOCK = 20_000  # episodes per random stream; it is fixed, so that the result does not depend on the number of workers
 
 
 def value_by_rollouts(
@@ -24,7 +25,9 @@ def value_by_rollouts(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Truth:
-    """Mean return of `episodes` on-policy episodes (rounded up to whole blocks)."""
+    """The mean return of `episodes` on-policy episodes, rounded up to whole blocks."""
+    if domain.redrawn:
+        raise SpecError(f"{domain} has another environment in every trial: rollouts in one of them do not tell its value")
     blocks = max(1, -(-episodes // BLOCK))
     env = domain.environment(None)
 
@@ -49,7 +52,7 @@ def truth(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Truth:
-    """The best available value of a policy."""
+    """The best available value of a policy: the known one, or else that of rollouts."""
     domain.environment(None).check(policy)
     known = domain.known_truth(policy)
     if known is not None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
+from typing import Any
 
 from evenroll.errors import SpecError
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """' (did you mean …?)' if something is near."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    """The words ' (did you mean …?)' if a known name resembles this one, else nothing."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {matches[0]}?)" if matches else ""
 
 
 def parse_parameters(spec: str, text: str) -> dict[str, str]:
-    """'a=1,b=2' as a dictionary."""
+    """The dictionary that 'a=1,b=2' describes. `spec` names the whole specification in an error."""
     values: dict[str, str] = {}
     for part in text.split(",") if text else ():
         key, equals, value = part.partition("=")
@@ -25,3 +27,22 @@ def parse_parameters(spec: str, text: str) -> dict[str, str]:
             raise SpecError(f"{spec}: {key.strip()} is given twice")
         values[key.strip()] = value.strip()
     return values
+
+
+def check_name(what: str, name: str, taken: bool) -> None:
+    """Raise unless a sampler or an estimator of the user's may have this name. Tables and files tell methods by it."""
+    if taken:
+        raise SpecError(f"{name!r} is the name of a built-in {what}: give yours another")
+    if not name or set(name) & set("/:,= "):
+        raise SpecError(f"{name!r} cannot name the {what}: a name is not empty and has no / : , = and no blank")
+
+
+def whole_number(what: str, value: Any, least: int) -> int:
+    """The value as an int; a SpecError that names it unless it is a whole number, at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise SpecError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    return number

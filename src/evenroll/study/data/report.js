@@ -2,7 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const NS = "http://www.w3.org/2000/svg";
-  const L = 50, R = 10, T = 10, B = 40; // margins in pixels; charts are drawn at their real size
+  const L = 58, R = 12, T = 10, B = 44; // margins in pixels; charts are drawn at their real size
   const hidden = new Map(); // section → keys of series that are switched off
   let published = true;
 
@@ -14,10 +14,28 @@
   };
   const svg = (name, attributes = {}, text) => {
     const node = document.createElementNS(NS, name);
-    for (const [k, v] of Object.entries(attributes)) node.setAttribute(k, v);
+    for (const [k, v] of Object.entries(attributes)) {
+      if ((k === "fill" || k === "stroke") && v.startsWith("var(")) node.style[k] = v; // a theme's colour
+      else node.setAttribute(k, v);
+    }
     if (text !== undefined) node.textContent = text;
     return node;
   };
+  const SHAPES = { // around the origin, as wide as 2
+    disc: "M-1 0A1 1 0 1 1 1 0A1 1 0 1 1-1 0Z", square: "M-.9-.9H.9V.9H-.9Z", triangle: "M0-1.15L1.1.85H-1.1Z", down: "M0 1.15L1.1-.85H-1.1Z",
+    diamond: "M0-1.25L1.25 0L0 1.25L-1.25 0Z", cross: "M-1.1-.6L-.6-1.1L0-.5L.6-1.1L1.1-.6L.5 0L1.1.6L.6 1.1L0 .5L-.6 1.1L-1.1.6L-.5 0Z",
+  };
+  const marker = (s, x, y, size, more = {}) => svg("path", { d: SHAPES[s.marker ?? "disc"], transform: `translate(${x} ${y}) scale(${size})`,
+    fill: s.hollow ? "var(--card)" : s.colour, stroke: s.colour, "stroke-width": s.hollow ? 1.4 / size : 0, ...more });
+  const DASHES = { published: "6 4", theory: "2 3" };
+  const line = (s, attributes) => svg("path", { fill: "none", stroke: s.colour, "stroke-width": s.dash ? 1.4 : 2.2, "stroke-linejoin": "round",
+    "stroke-opacity": s.dash === "published" ? 0.8 : 1, ...(DASHES[s.dash] ? { "stroke-dasharray": DASHES[s.dash] } : {}), ...attributes });
+  function swatch(s) { // what a series looks like, for its legend
+    const root = svg("svg", { viewBox: "0 0 28 12", "aria-hidden": "true" });
+    if (!s.points) root.append(line(s, { d: "M0 6H28" }));
+    if (!s.dash) root.append(marker(s, 14, 6, 4));
+    return root;
+  }
   const raised = (n) => [...String(n)].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("");
   const show = (x) => {
     if (x === 0 || (Math.abs(x) >= 1e-2 && Math.abs(x) < 1e6)) return Number(x.toPrecision(3)).toLocaleString("en");
@@ -54,14 +72,14 @@
   function tickLabel(x, y, anchor, [value, decade]) {
     const text = svg("text", { x, y, "text-anchor": anchor });
     if (decade === null || (decade >= -2 && decade <= 3)) { text.textContent = Number(value.toPrecision(6)).toString(); return text; }
-    text.append("10", svg("tspan", { dy: -4, "font-size": 8 }, String(decade)));
+    text.append("10", svg("tspan", { dy: -5 }, String(decade)));
     return text;
   }
 
   // ---- one chart ----------------------------------------------------------------------------------------------
   function draw(chart, section, figure) {
     figure.querySelector("svg")?.remove();
-    const W = Math.max(figure.clientWidth - 18, 220), H = Math.min(Math.max(0.72 * W, 205), 300);
+    const W = Math.max(figure.clientWidth - 18, 220), H = Math.min(Math.max(0.72 * W, 265), 330);
     const off = hidden.get(section) ?? new Set();
     const seen = chart.series.filter((s) => !off.has(s.key) && (published || s.dash !== "published") && s.x.length);
     const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${chart.title}: ${chart.y_label} against ${chart.x_label}` });
@@ -71,19 +89,20 @@
     const X = scale(xs, chart.log_x, L, W - R), Y = scale(ys, chart.log_y, H - B, T);
     for (const tick of X.ticks) {
       root.append(svg("line", { class: "grid", x1: X.at(tick[0]), x2: X.at(tick[0]), y1: T, y2: H - B }));
-      root.append(tickLabel(X.at(tick[0]), H - B + 14, "middle", tick));
+      root.append(tickLabel(X.at(tick[0]), H - B + 17, "middle", tick));
     }
     for (const tick of Y.ticks) {
       root.append(svg("line", { class: "grid", x1: L, x2: W - R, y1: Y.at(tick[0]), y2: Y.at(tick[0]) }));
-      root.append(tickLabel(L - 5, Y.at(tick[0]) + 4, "end", tick));
+      root.append(tickLabel(L - 6, Y.at(tick[0]) + 4, "end", tick));
     }
     root.append(svg("line", { class: "axis", x1: L, x2: W - R, y1: H - B, y2: H - B }), svg("line", { class: "axis", x1: L, x2: L, y1: T, y2: H - B }));
     root.append(svg("text", { x: (L + W - R) / 2, y: H - 8, "text-anchor": "middle" }, chart.x_label));
-    root.append(svg("text", { transform: `translate(11 ${(H - B + T) / 2}) rotate(-90)`, "text-anchor": "middle" }, chart.y_label));
+    root.append(svg("text", { transform: `translate(13 ${(H - B + T) / 2}) rotate(-90)`, "text-anchor": "middle" }, chart.y_label));
     for (const s of seen) {
       const point = (i) => `${X.at(s.x[i]).toFixed(1)} ${Y.at(s.y[i]).toFixed(1)}`;
       if (s.points) {
-        for (let i = 0; i < s.x.length; i++) root.append(svg("circle", { class: "mark", cx: X.at(s.x[i]), cy: Y.at(s.y[i]), r: s.x.length === 1 ? 5 : 2.6, fill: s.colour, "fill-opacity": 0.8 }));
+        const size = s.x.length === 1 ? 6 : 2.8;
+        for (let i = 0; i < s.x.length; i++) root.append(marker(s, X.at(s.x[i]), Y.at(s.y[i]), size, { class: "mark", "fill-opacity": s.hollow ? 0 : 0.85 }));
         continue;
       }
       if (s.low) {
@@ -91,10 +110,8 @@
         const down = s.x.map((x, i) => `${X.at(x).toFixed(1)} ${Y.at(s.low[i]).toFixed(1)}`).reverse();
         root.append(svg("path", { d: `M${[...up, ...down].join("L")}Z`, fill: s.colour, "fill-opacity": 0.18 }));
       }
-      const dashes = { published: "6 4", theory: "2 3" }[s.dash];
-      root.append(svg("path", { class: "mark", d: `M${s.x.map((_, i) => point(i)).join("L")}`, fill: "none", stroke: s.colour,
-        "stroke-width": s.dash ? 1.4 : 2.2, "stroke-linejoin": "round", "stroke-opacity": s.dash === "published" ? 0.8 : 1, ...(dashes ? { "stroke-dasharray": dashes } : {}) }));
-      if (!s.dash && !s.bare) for (let i = 0; i < s.x.length; i++) root.append(svg("circle", { cx: X.at(s.x[i]), cy: Y.at(s.y[i]), r: 2, fill: s.colour }));
+      root.append(line(s, { class: "mark", d: `M${s.x.map((_, i) => point(i)).join("L")}` }));
+      if (!s.dash && !s.bare) for (let i = 0; i < s.x.length; i++) root.append(marker(s, X.at(s.x[i]), Y.at(s.y[i]), 3.1));
     }
     hover(root, figure, seen, X, chart, W, H);
   }
@@ -150,9 +167,7 @@
     hidden.set(section.name, new Set());
     for (const [key, s] of keys) {
       const chip = el("button", { class: "chip", "aria-pressed": "true", "data-key": key, title: "switch on or off" });
-      const mark = el("i", { class: s.dash });
-      mark.style.borderColor = s.colour;
-      chip.append(mark, s.label);
+      chip.append(swatch(s), s.label);
       chip.addEventListener("click", () => {
         const off = hidden.get(section.name), on = off.has(key);
         if (on) off.delete(key); else off.add(key);
@@ -163,9 +178,7 @@
     }
     if (section.charts.some((c) => c.series.some((s) => s.dash === "published"))) {
       const chip = el("button", { class: "chip published-toggle", "aria-pressed": "true" });
-      const mark = el("i", { class: "published" });
-      mark.style.borderColor = "currentColor";
-      chip.append(mark, "published");
+      chip.append(swatch({ colour: "var(--ink)", dash: "published" }), "published");
       chip.addEventListener("click", () => {
         published = !published;
         document.querySelectorAll(".published-toggle").forEach((c) => c.setAttribute("aria-pressed", String(published)));
@@ -179,12 +192,14 @@
   // ---- the two-action example ---------------------------------------------------------------------------------
   const PI = { A: 0.2, B: 0.8 }, SHOWN = 60, LENGTH = 200;
   const duel = document.getElementById("duel");
-  const sides = [["On-policy: roll the dice", "each action drawn with its probability", false], ["Balanced: take what is missing", "always the action that is most behind", true]].map(([title, text, balanced]) => {
+  const sides = [["On-policy: roll the dice", "each action drawn with its probability", false, "os"], ["Balanced: take what is missing", "always the action that is most behind", true, "ros"]].map(([title, text, balanced, collector]) => {
     const side = el("div", { class: "side" }), tokens = el("div", { class: "tokens" }), lines = {};
-    side.append(el("h3", {}, title), el("div", { class: "soft" }, text), tokens);
+    const head = el("h3");
+    head.append(el("i", { style: `background: var(--by-${collector})` }), title);
+    side.append(head, el("div", { class: "soft" }, text), tokens);
     for (const a of ["A", "B"]) {
-      const label = el("div", { class: "num" }), meter = el("div", { class: "meter" }), fill = el("div"), want = el("div", { class: "want" });
-      fill.style.background = `var(--${a.toLowerCase()})`; want.style.left = `${100 * PI[a]}%`;
+      const label = el("div", { class: "num" }), meter = el("div", { class: "meter" }), fill = el("div", { class: a }), want = el("div", { class: "want" });
+      want.style.left = `${100 * PI[a]}%`;
       meter.append(fill, want); side.append(label, meter); lines[a] = { label, fill };
     }
     duel.append(side);
@@ -214,10 +229,10 @@
   function drawTrace() {
     const steps = sides[0].ahead.map((_, i) => i + 1), ends = [1, LENGTH];
     draw({ title: "A, ahead or behind", x_label: "visits to the state", y_label: "count of A − expected", log_x: false, log_y: false, series: [
-      { key: "want", label: "as expected", colour: "#8a8a8a", dash: "theory", x: ends, y: [0, 0] },
-      { key: "room", label: "", colour: "#8a8a8a00", dash: "theory", x: ends, y: [-5, 5] },
-      { key: "os", label: "on-policy", colour: "#4477aa", dash: "", bare: true, x: steps, y: sides[0].ahead },
-      { key: "ros", label: "balanced", colour: "#e0534f", dash: "", bare: true, x: steps, y: sides[1].ahead },
+      { key: "want", label: "as expected", colour: "var(--grey)", dash: "theory", x: ends, y: [0, 0] },
+      { key: "room", label: "", colour: "transparent", dash: "theory", x: ends, y: [-5, 5] },
+      { key: "os", label: "on-policy", colour: "var(--by-os)", dash: "", bare: true, x: steps, y: sides[0].ahead },
+      { key: "ros", label: "balanced", colour: "var(--by-ros)", dash: "", bare: true, x: steps, y: sides[1].ahead },
     ] }, "trace", trace);
   }
   const play = document.getElementById("play");

@@ -1,0 +1,117 @@
+"""What all commands print through: results on standard output, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from evenroll.errors import EvenrollError
+from evenroll.text.numbers import two_digits
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+LONGEST = 600  # characters of an error message that are shown; a choice
+
+
+@contextmanager
+def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left, on standard error. It is not shown if that is no terminal, or if JSON goes to the screen."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def live_result(total: int | None, quiet: bool) -> Iterator[Callable[[Any], None] | None]:
+    """A line on standard error that shows how far an evaluation has come and what is known.
+
+    It is None where nobody would see it: if standard error is no terminal, or JSON goes to the screen.
+    """
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("collecting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def show(now: Any) -> None:
+            text = f"{now.steps:,} steps"
+            if now.result is not None:
+                half = now.result.half_width
+                text += f", {now.result.value:.5g}" + ("" if half is None else f" ± {two_digits(half)}")
+                if now.result.gradient is not None:
+                    text += f", sampling error {now.result.gradient:.2g}"
+            bar.update(task, completed=now.episodes, description=text)
+
+        yield show
+
+
+def emit(data: dict[str, Any], target: str | None) -> None:
+    """Write JSON to the file that was asked for, or to standard output for `-`."""
+    if target is None:
+        return
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        from evenroll.files.safe_files import write_atomically
+
+        write_atomically(target, text.encode())
+
+
+def writable(*targets: str | Path | None) -> None:
+    """Refuse a place that cannot be written before any work is done."""
+    for target in targets:
+        if target is None or str(target) == "-":
+            continue
+        path = Path(target)
+        if path.is_dir():
+            raise EvenrollError(f"{path} is a directory, not a file")
+        if path.exists() and not path.is_file():
+            raise EvenrollError(f"cannot write {path}: it is not a regular file")
+        if not path.absolute().parent.is_dir():
+            raise EvenrollError(f"cannot write {path}: there is no directory {path.absolute().parent.name}")
+        if not os.access(path.absolute().parent, os.W_OK, effective_ids=True):
+            raise EvenrollError(f"cannot write {path}: permission denied")
+
+
+def significant(x: float | None, digits: int = 3) -> str:
+    """A number, or a dash where there is none."""
+    return "–" if x is None or x != x else f"{x:.{digits}g}"
+
+
+def refuse(text: str) -> None:
+    """Print one line on standard error and exit with code 2.
+
+    Characters that cannot be printed are left out, because a hostile file could use them to control the terminal.
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    err.print(f"[red]error:[/red] {escape(line if len(line) <= LONGEST else line[:LONGEST] + ' …')}", soft_wrap=True)
+    raise SystemExit(2) from None

@@ -1,0 +1,121 @@
+"""`evenroll collect`, which writes data, and `evenroll diagnose`, which looks at data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from evenroll.cli.console import emit, err, out, progress_bar, significant, writable
+from evenroll.cli.keeping import kept
+from evenroll.cli.options import (
+    EnvArgument,
+    EnvsOption,
+    GammaOption,
+    HorizonOption,
+    InitialOption,
+    JsonOption,
+    PolicyOption,
+    SamplerOption,
+    SeedOption,
+)
+from evenroll.errors import CollectionFault, SpecError
+
+
+def collect(
+    env_name: EnvArgument,
+    policy: PolicyOption,
+    out_file: Annotated[Path, typer.Option("--out", help="NAME.parquet, NAME.safetensors, or directory NAME.minari.")],
+    sampler: SamplerOption = "auto",
+    episodes: Annotated[int, typer.Option(help="Trajectories to collect.", min=1)] = 100,
+    gamma: GammaOption = 1.0,
+    seed: SeedOption = 0,
+    horizon: HorizonOption = None,
+    envs: EnvsOption = None,
+    initial_data: InitialOption = None,
+) -> None:
+    """Just collect: on-policy data, balanced, with log π_e and log π_b of every step."""
+    from evenroll.adapters.loading import load_any_policy, load_environment
+    from evenroll.adapters.vector_environments import spaces_of
+    from evenroll.collection.environments import collect as run
+    from evenroll.collection.recorder import Recorder
+    from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts
+
+    if out_file.suffix not in (".parquet", ".safetensors", ".minari"):
+        raise SpecError(f"{out_file.name}: data is written as .parquet, .safetensors or .minari")
+    if out_file.suffix == ".minari":
+        if out_file.exists():
+            raise SpecError(f"{out_file} exists already")
+    else:
+        writable(out_file)
+    env = load_environment(env_name, envs)
+    observation_space, action_space = spaces_of(env)
+    collector = Recorder(
+        load_any_policy(policy), sampler, gamma=gamma, seed=seed, observation_space=observation_space,
+        action_space=action_space, lanes=envs, horizon=horizon, keep_observations=True,
+        initial=None if initial_data is None else load_rollouts(initial_data, gamma),
+    )  # fmt: skip
+    with progress_bar("episodes", False) as bar:
+        try:
+            for done in run(collector, env, episodes=episodes):
+                bar(done, episodes)
+        except CollectionFault as fault:
+            raise kept(fault, env_name) from None
+    data = collector.rollouts()
+    if out_file.suffix == ".minari":
+        new = data if collector.initial is None else data.split_initial()[1]
+        save_minari(new, out_file, observation_space, action_space, collector.last_observations())
+    else:
+        save_rollouts(data, out_file)
+    out.print(
+        f"{out_file}: {data.episodes} episodes, {data.steps} steps ({int(data.terminated.sum())} terminated, "
+        f"{data.truncated} truncated)" + (f", of which {data.initial_episodes} initial" if data.initial_episodes else "")
+    )
+
+
+def diagnose(
+    data_file: Annotated[
+        Path, typer.Argument(help="Rollouts: .parquet, .safetensors or a Minari directory.", metavar="DATA")
+    ],
+    policy: PolicyOption,
+    env_name: Annotated[
+        str | None, typer.Option("--env", help="Where the policy's spaces come from, if it has none itself.")
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(help="Discount; default: the data's, or 1.")] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """How far a data set is from on-policy: what is over- and under-sampled where, and what it would take to repair it."""
+    from evenroll.adapters.loading import load_any_policy, load_environment
+    from evenroll.adapters.model import as_model
+    from evenroll.adapters.vector_environments import spaces_of
+    from evenroll.collection.rollout_files import load_rollouts
+    from evenroll.evaluation.diagnosis import diagnose as run
+
+    writable(json_file)
+    data = load_rollouts(data_file, gamma)
+    spaces = (None, None) if env_name is None else spaces_of(load_environment(env_name))
+    model = as_model(load_any_policy(policy), *spaces)
+    with err.status("looking at the data"):
+        result = run(data, model)
+    emit(result.to_json(), json_file)
+    if json_file == "-":
+        return
+    out.print(f"[bold]{escape(result.in_words())}[/bold]", soft_wrap=True)
+    out.print(
+        f"{result.episodes} episodes, {result.steps} steps; KL {significant(result.kl)}, mean |∇| {result.gradient:.3g}; "
+        f"excess {result.excess:.3g} over {result.directions} directions"
+    )
+    table = Table(title=f"farthest off (chance alone: |z| up to about {result.chance:.1f})", title_justify="left")
+    table.add_column("where")
+    table.add_column("action")
+    for name in ("taken", "expected", "z"):
+        table.add_column(name, justify="right")
+    for cell in result.cells:
+        colour = "red" if abs(cell.z) > result.chance else "default"
+        table.add_row(
+            cell.where, cell.action, f"{cell.taken:.4g}", f"{cell.expected:.4g}", f"[{colour}]{cell.z:+.1f}[/{colour}]"
+        )
+    out.print(table)

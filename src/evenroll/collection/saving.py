@@ -1,0 +1,110 @@
+"""A recorder that can be saved at any step, and taken up again by a new one with the same policy and settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenroll.collection.recorder import Recorder
+from evenroll.errors import DataError
+from evenroll.files.safe_files import read_tensors, tensor_bytes, write_atomically
+from evenroll.policies import External, policy_digest
+from evenroll.text.numbers import first_line
+
+KEY = "evenroll.collector"
+LARGEST = 4 << 30  # the most bytes of a saved recorder
+
+
+class SavedRecorder(Recorder):
+    """A recorder with `save` and `resume`."""
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the policy into one .safetensors file, at any step, also between `act` and `observe`."""
+        arrays = {f"columns.{name}": np.ascontiguousarray(self.columns[name]) for name in self.columns.arrays}
+        if self.stepper is not None:
+            arrays |= {f"stepper.{name}": x for name, x in self.stepper.state().items()}
+        if self.ros is not None:
+            arrays |= {"ros.S": self.ros.S.numpy(), "ros.k": np.array([self.ros.k])}
+        arrays["ended"] = np.array(self._ended, dtype=np.float64).reshape(-1, 3)
+        arrays |= {f"last.{episode}": np.atleast_1d(x) for episode, x in self._last.items()}
+        spec = {
+            "row": self._row, "begun": self._begun, "episode": self._episode, "length": self._length,
+            "pending": self._pending, **self._identity(),
+        }  # fmt: skip
+        write_atomically(path, tensor_bytes(KEY, spec, arrays))
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for the data to be continued."""
+        engine = self.model.engine
+        digest = None if engine is None or isinstance(engine, External) else policy_digest(engine)
+        return {
+            "sampler": str(self.sampler), "gamma": self.gamma, "seed": self.seed, "lanes": self.lanes,
+            "horizon": self.horizon, "policy": self.model.described, "digest": digest,
+            "initial": 0 if self.initial is None else self.initial.steps,
+        }  # fmt: skip
+
+    def resume(self, path: str | Path) -> Recorder:
+        """Continue where `save` left off. This recorder must be new, and made with the same policy and settings."""
+        try:
+            self._take(*read_tensors(Path(path), KEY, LARGEST, DataError))
+        except DataError as error:
+            raise DataError(f"{Path(path).name}: {error}") from None
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise DataError(f"{Path(path).name}: not a saved collector ({first_line(error)})") from None
+        return self
+
+    def _take(self, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take over what was saved. All of it is checked before any of it is taken."""
+        for name, value in self._identity().items():
+            if spec.get(name) != value:
+                raise DataError(f"it was saved with {name} {spec.get(name)}, not {value}")
+        row, begun, pending = spec["row"], spec["begun"], spec["pending"]
+        lanes = list(zip(spec["episode"], spec["length"], strict=True))
+        numbers = [row, begun, *pending, *(n for lane in lanes for n in lane)]
+        rows = len(arrays.get("columns.rewards", ()))
+        ended = [(int(e), bool(t), float(s)) for e, t, s in arrays.get("ended", np.zeros((0, 3)))]
+        over = [e for e, _, _ in ended]
+        going = [e for e, _ in lanes if e != -1]
+        columns = {name: (rows, x.shape[1], x.dtype) for name, x in self.columns.arrays.items()}
+        if (
+            not all(type(n) is int for n in numbers)
+            or len(lanes) != self.lanes
+            or len(set(over + going)) != len(over) + len(going)
+            or not all(0 <= e < begun for e in over + going)
+            or not all(n >= 0 for _, n in lanes)
+            or not 0 <= row <= rows
+            or pending != sorted(set(pending) & set(range(self.lanes)))
+            or (pending and row + len(pending) != rows)
+            or any(lanes[lane][0] == -1 for lane in pending)
+        ):
+            raise DataError("its episodes do not follow each other")
+
+        def found(name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+            x = arrays.get(name, np.zeros(shape, dtype) if 0 in shape else None)
+            if x is None or x.shape != shape or x.dtype != dtype or not np.isfinite(x).all():
+                raise DataError(f"{name} does not fit")
+            return x
+
+        kept = {name: found(f"columns.{name}", (n, width), dtype) for name, (n, width, dtype) in columns.items()}
+        if rows and not ((kept["episode"] >= 0) & (kept["episode"] < begun)).all():
+            raise DataError("columns.episode does not fit")
+        stepper = {} if self.stepper is None else self.stepper.state()
+        saved_stepper = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
+        last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
+        if self.ros is not None:
+            import torch
+
+            S = found("ros.S", tuple(self.ros.S.shape), self.ros.S.numpy().dtype)
+            k = int(found("ros.k", (1,), np.int64)[0])
+            self.ros.S.copy_(torch.from_numpy(S))
+            self.ros.k = k
+        self.columns.rows = 0
+        self.columns.more(rows)
+        for name, x in kept.items():
+            self.columns[name][:] = x
+        for name, x in saved_stepper.items():
+            stepper[name][...] = x
+        self._episode, self._length, self._pending = [e for e, _ in lanes], [n for _, n in lanes], pending
+        self._ended, self._last, self._row, self._begun = ended, last, row, begun

@@ -1,0 +1,50 @@
+"""Data that somebody else collected, as a policy sees it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from evenroll.adapters.model import Model
+from evenroll.collection.rollouts import Rollouts
+from evenroll.errors import DataError
+from evenroll.policies import External, Policy
+
+
+def see(model: Model, data: Rollouts) -> Rollouts:
+    """The data as this policy sees it: with its log π_e and, for a network that runs elsewhere, its features and outputs."""
+    observations, actions = data.column("observations"), data.column("actions")
+    if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
+        raise DataError(
+            f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
+            f"are {model.observations.size} and {model.actions.dim}"
+        )
+    _check_numbers("action", actions, model.actions.choices)
+    if model.observations.n_states is not None:
+        _check_numbers("state", observations, (model.observations.n_states,))
+    features, outputs = model.of_rows(observations)
+    log_e = model.actions.distribution.log_probs(outputs, actions)
+    if not np.isfinite(log_e).all():
+        raise DataError(f"the policy never takes the action of row {int(np.flatnonzero(~np.isfinite(log_e))[0])}")
+    seen = dataclasses.replace(data, log_e=log_e)
+    if isinstance(model.engine, External):
+        seen = dataclasses.replace(seen, features=features, outputs=outputs.astype(np.float32))
+    if data.log_b is not None:
+        ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
+        seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))
+    return seen
+
+
+def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:
+    """Raise unless the columns are whole numbers from 0 to below `counts`: compiled code uses them as places in memory."""
+    if counts and not ((rows >= 0) & (rows < counts) & (rows == np.floor(rows))).all():
+        raise DataError(f"{what} outside 0 … {max(counts) - 1} in the data")
+
+
+def handed_in(engine: Policy, data: Rollouts | None) -> Rollouts | None:
+    """Initial data as the engine observes it. Where the network runs elsewhere, that is its features and outputs."""
+    if data is None or not isinstance(engine, External):
+        return data
+    handed = np.append(data.column("features")[:, :-1], data.column("outputs"), axis=1)
+    return dataclasses.replace(data, observations=handed)

@@ -1,0 +1,198 @@
+"""Sources of episodes: a domain in compiled code, or an environment that lives elsewhere.
+
+`evaluate` knows a source only by the protocol `Source`. So whatever collects episodes is validated, looked at, reported and
+printed in the same way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from evenroll.adapters.loading import environment_name, load_domain, make_environment
+from evenroll.adapters.model import as_model
+from evenroll.adapters.vector_environments import as_lanes, spaces_of
+from evenroll.collection.balance import Divergence, action_stream
+from evenroll.collection.environments import collect
+from evenroll.collection.recorder import Recorder
+from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.seeing import see
+from evenroll.collection.trial import Driver
+from evenroll.domains.domain import Domain
+from evenroll.errors import SpecError
+from evenroll.policies import Policy
+from evenroll.samplers import OnPolicy, Sampler
+from evenroll.samplers.table import SamplerLike, get_sampler
+from evenroll.text.specs import whole_number
+
+FIRST_PART = 16  # episodes (or steps) that are collected before a domain first tells how far it is; a choice
+PART_SECONDS = 0.1  # about how long each part takes from then on; a choice
+
+
+class Source(Protocol):
+    """Where episodes come from.
+
+    name       the name of the domain or environment
+    described  how the policy is run, in a few words
+    policy     what chooses actions in compiled code. It is None if the policy is deterministic, which is then run as it is.
+    sampler    how actions are chosen
+    seed       the seed; the same seed gives the same episodes
+    episodes   how many new episodes have finished so far
+    steps      how many new steps were taken so far
+    """
+
+    name: str
+    described: str
+    policy: Policy | None
+    sampler: Sampler
+    seed: int
+
+    @property
+    def episodes(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def divergence(self) -> Divergence: ...
+    def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
+        """Go on until there are this many new episodes, or steps, in all.
+
+        The number so far is yielded now and then, for those who show progress. `at_once` means that nobody does.
+        """
+
+    def rollouts(self) -> Rollouts:
+        """All the data so far, initial data in front."""
+
+    def close(self) -> None:
+        """Leave policy and environment as they were before."""
+
+
+class DomainSource:
+    """A domain, built in or one's own. Whole trials run in compiled code."""
+
+    def __init__(
+        self, domain: Domain, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
+        initial: Rollouts | None, deterministic: bool,
+    ) -> None:  # fmt: skip
+        seed = whole_number("seed", seed, 0)
+        model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
+        if model.engine is None:
+            raise SpecError(
+                f"the policy is deterministic: {domain.name} runs as a Gymnasium environment then; pass that to `evaluate`"
+            )
+        self.name, self.described, self.seed = str(domain), model.described, seed
+        engine = model.engine
+        self.policy: Policy | None = engine
+        self.sampler = get_sampler(sampler, domain.paper, initial is not None)
+        known = domain.known_truth(engine) if self.sampler.needs_weights else None
+        self.driver = Driver(
+            engine,
+            self.sampler,
+            action_stream(seed, initial),
+            gamma=domain.gamma if gamma is None else gamma,
+            horizon=domain.horizon if horizon is None else horizon,
+            record_steps=True,
+            value=known.value if known else 1.0,
+            initial=None if initial is None else see(model, initial),
+        )
+        self.environment = domain.trial_environment((seed,))
+        self.environment.check(engine)
+        self._data: Rollouts | None = None
+
+    @property
+    def episodes(self) -> int:
+        return int(self.driver.balance.clock.episodes)
+
+    @property
+    def steps(self) -> int:
+        return int(self.driver.balance.clock.steps)
+
+    @property
+    def divergence(self) -> Divergence:
+        return self.driver.divergence
+
+    def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
+        part = FIRST_PART
+        goal = episodes if episodes is not None else steps or 0
+        done = self.episodes if episodes is not None else self.steps
+        while done < goal:
+            upto = goal if at_once else min(goal, done + part)
+            started = time.perf_counter()
+            new = self.driver.run(
+                self.environment, episodes=None if episodes is None else upto, steps=None if steps is None else upto
+            )
+            self._data = new if self._data is None else self._data.continued(new)
+            done = upto
+            part = max(1, int(part * min(PART_SECONDS / max(time.perf_counter() - started, 1e-6), 8.0)))
+            yield done
+
+    def rollouts(self) -> Rollouts:
+        if self._data is None:
+            self._data = self.driver.run(self.environment, steps=0)
+        return self._data
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class EnvironmentSource:
+    """A Gymnasium environment, a vector environment, or Stable-Baselines3's."""
+
+    def __init__(
+        self, env: Any, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
+        initial: Rollouts | None, deterministic: bool,
+    ) -> None:  # fmt: skip
+        if policy is None:
+            raise SpecError("an environment needs a policy")
+        self._ours = isinstance(env, str)
+        self.env = make_environment(env) if isinstance(env, str) else env
+        lanes = as_lanes(self.env)
+        observation_space, action_space = spaces_of(self.env)
+        self.recorder = Recorder(
+            policy,
+            sampler,
+            gamma=1.0 if gamma is None else gamma,
+            seed=seed,
+            observation_space=observation_space,
+            action_space=action_space,
+            lanes=None if lanes is None else lanes.n,
+            horizon=horizon,
+            initial=initial,
+            deterministic=deterministic,
+        )
+        self.name, self.seed = environment_name(self.env), seed
+        self.described, self.policy = self.recorder.model.described, self.recorder.model.engine
+        self.sampler = self.recorder.sampler if self.policy is not None else OnPolicy()
+
+    @property
+    def episodes(self) -> int:
+        return self.recorder.episodes
+
+    @property
+    def steps(self) -> int:
+        return self.recorder.steps
+
+    @property
+    def divergence(self) -> Divergence:
+        return self.recorder.divergence
+
+    def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
+        for done in collect(self.recorder, self.env, episodes=episodes, steps=steps):
+            yield done if episodes is not None else self.recorder.steps
+        self.recorder.check_copy()
+
+    def rollouts(self) -> Rollouts:
+        return self.recorder.rollouts()
+
+    def close(self) -> None:
+        self.recorder.close()
+        if self._ours:
+            self.env.close()
+
+
+def source_of(domain: Any, policy: Any, sampler: SamplerLike, **settings: Any) -> DomainSource | EnvironmentSource:
+    """The source for a domain or an environment, by name or as an object."""
+    loaded = load_domain(domain) if isinstance(domain, str) else domain
+    if isinstance(loaded, Domain):
+        return DomainSource(loaded, policy, sampler, **settings)
+    return EnvironmentSource(domain, policy, sampler, **settings)

@@ -1,0 +1,54 @@
+"""Objects by name: what counts as `module:name`, and errors that name the cause."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from evenroll.errors import SpecError
+from evenroll.text.names import called, is_named, named, split_spec
+
+
+@pytest.mark.parametrize("text", ["math:pi", "a.b:c.d"])
+def test_module_and_name(text: str) -> None:
+    assert is_named(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["ros:alpha=1", "ale_py:ALE/Pong-v5", "module:Env-v0", "a/b.zip", "ros", "ros:", ":x", "a:b:c"]
+)
+def test_neither_a_path_nor_an_environment_nor_parameters(text: str) -> None:
+    assert not is_named(text)
+
+
+def test_a_name_and_its_parameters() -> None:
+    assert split_spec("ros:alpha=1,beta=2") == ("ros", "alpha=1,beta=2")
+    assert split_spec("mine:Mine:alpha=1,beta=2") == ("mine:Mine", "alpha=1,beta=2")
+    assert split_spec("mine:Mine") == ("mine:Mine", "")
+    assert split_spec("ros:alpha", {"ros"}) == ("ros", "alpha")
+    assert split_spec("os") == ("os", "")
+
+
+def test_an_object_is_found_in_a_module_or_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert named("math:pi") == math.pi
+    assert named("pathlib:Path.home") == Path.home
+    (tmp_path / "found_here.py").write_text("answer = 42\n")
+    (tmp_path / "broken_here.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    assert named("found_here:answer") == 42
+    with pytest.raises(SpecError, match="broken_here cannot be imported: ZeroDivisionError"):
+        named("broken_here:answer")
+
+
+@pytest.mark.parametrize("text", ["no_such_module:x", "math:no_such_name"])
+def test_what_is_not_there_is_named(text: str) -> None:
+    with pytest.raises(SpecError, match=f"cannot find '{text}'"):
+        named(text)
+
+
+def test_what_a_function_raises_is_told() -> None:
+    assert called("math:sqrt", lambda x: x + 1, x=1) == 2
+    with pytest.raises(SpecError, match="the maker failed: ZeroDivisionError"):
+        called("the maker", lambda: 1 / 0)
