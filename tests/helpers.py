@@ -140,6 +140,17 @@ MLP_CASES: dict[str, dict[str, Any]] = {
 
 # ---- data made by hand -----------------------------------------------------------------------------------------------
 
+COLUMNS = (
+    "returns",
+    "ends",
+    "terminated",
+    "log_weights",
+    "observations",
+    "actions",
+    "rewards",
+    "log_e",
+    "log_b",
+)  # of rollouts
 COIN = TabularSoftmax([[0.0, 0.0]])  # one state, two actions that are equally likely
 
 
@@ -187,6 +198,26 @@ class Walk(gym.Env):
         self.t += 1
         over = self.t >= self.length
         return self._look(), float(np.mean(action)), over, False, {"is_success": self.t % 2 == 0} if over else {}
+
+
+STATES = gym.spaces.Discrete(4, start=3)  # numbered states that do not start at 0
+RING_LOGITS = np.log([[0.1, 0.9], [0.2, 0.8], [0.7, 0.3], [0.6, 0.4]])  # of a policy for `Ring`
+
+
+class Ring(gym.Env):
+    """States 3 … 6 in a ring; action a goes a steps on. Ends after seven steps."""
+
+    observation_space, action_space = STATES, gym.spaces.Discrete(2, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.state = 0, 3 + int(self.np_random.integers(4))
+        return self.state, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.t, self.state = self.t + 1, 3 + (self.state - 3 + int(action)) % 4
+        return self.state, float(self.state), self.t == 7, False, {}
 
 
 # ---- work that is done elsewhere -------------------------------------------------------------------------------------

@@ -15,29 +15,19 @@ import pytest
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "src" / "evenroll"
 LONG, LONGEST = 40, 400  # lines of code from which on a module needs a test of its name; lines that a test file may have
-FOLDERS = {"contract", "laws", "golden"}  # those that belong to no package
+FOLDERS = {"contract", "docs", "laws", "golden"}  # those that belong to no package
 # Modules that are tested under another name, and why. A new module wants a test of its own name instead.
 ELSEWHERE: dict[str, tuple[str, str]] = {
-    "cli/reproduce": ("test_reproduce.py", "the command is run there"),
+    "cli/reproduce": ("study/test_reproduce.py", "the command is run there"),
     "collection/step": ("contract/test_samplers.py", "every sampler takes this step, alone and in a whole trial"),
-    "domains/domain": ("domains/test_catalogue.py", "a domain is asked for its policy, value and provenance there"),
-    "estimators/table": ("contract/test_estimators.py", "every entry of the table is called there"),
     "files/untrusted_arrow": ("files/test_corpus.py", "malicious Parquet and Arrow files are refused there"),
     "policies/heads": ("policies/test_mlp.py", "autograd checks the scores of both heads"),
     "policies/interface": ("policies/test_mlp.py", "autograd checks what is called through it"),
     "policies/mlp_pieces": ("policies/test_mlp.py", "autograd checks forward and backward pass"),
     "samplers/base": ("contract/test_samplers.py", "every sampler is one of these"),
-    "study/bench": ("cli/test_app.py", "speed is measured by hand; its command is there"),
-    "study/charts": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/claims": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/experiments": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/figures": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/laws": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/report": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/reproduce": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/results": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/tables": ("test_reproduce.py", "a small run of the whole reproduction"),
-    "study/true_value": ("cli/test_app.py", "`evenroll value` is run there; simulation against exact values is in laws"),
+    "study/domain_pictures": ("study/test_figures.py", "the figure is drawn there"),
+    "study/laws": ("study/test_claims_theory.py", "what they compute is judged there"),
+    "study/report_text": ("study/test_report.py", "the page that shows the sentences is read there"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands around one policy: collect, diagnose, repair, evaluate, difference."""
+"""Commands around one policy: evaluate and difference."""
 
 from __future__ import annotations
 
@@ -11,53 +11,9 @@ from typer.testing import CliRunner
 
 import evenroll
 from evenroll.cli.app import app
-from evenroll.collection.rollout_files import load_rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.policies import epsilon_greedy, save_policy
 from tests.helpers import command
-
-MINE = """
-import gymnasium as gym, numpy as np
-def env():
-    return gym.make("CartPole-v1")
-def policy(observation):
-    p = 1 / (1 + np.exp(-8 * (observation[2] + observation[3])))
-    return [1 - p, p]
-class Failing(gym.Wrapper):
-    steps = 0
-    def step(self, action):
-        self.steps += 1
-        x, r, *rest = super().step(action)
-        return x, float("nan") if self.steps == 600 else r, *rest
-def failing():
-    return Failing(env())
-"""
-
-
-def test_a_day_on_the_command_line(tmp_path) -> None:
-    """Collect off-policy data, diagnose it, repair it; evaluate; plot; fail and go on."""
-    (tmp_path / "mine.py").write_text(MINE)
-    ours = ("--policy", "mine:policy")
-    run = command(
-        "collect", "mine:env", *ours, "--sampler", "off:delta=0.4", "--episodes", "20", "--out", "a.parquet", cwd=tmp_path
-    )
-    assert run.returncode == 0, run.stderr
-    run = command("diagnose", "a.parquet", *ours, "--env", "CartPole-v1", "--json", "-", cwd=tmp_path)
-    assert json.loads(run.stdout)["excess"] > 1.0
-    run = command("evaluate", "CartPole-v1", *ours, "--episodes", "40", "--initial-data", "a.parquet", "--plot", "p.png",
-                  "--json", "r.json", cwd=tmp_path)  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert "undiscounted" in run.stdout
-    result = json.loads((tmp_path / "r.json").read_text())
-    assert result["episodes"] == 60
-    assert result["quantities"]["length"]["value"] == pytest.approx(result["steps"] / 60)
-    assert (tmp_path / "p.png").stat().st_size > 5000
-    run = command("evaluate", "mine:failing", *ours, "--episodes", "30", cwd=tmp_path)
-    assert run.returncode == 2
-    assert "reward nan: episode" in run.stderr
-    assert "Traceback" not in run.stderr
-    kept = load_rollouts(tmp_path / "mine-failing-partial.safetensors")
-    assert 0 < kept.episodes < 30
 
 
 @pytest.mark.parametrize(
@@ -102,3 +58,20 @@ def test_command(tmp_path) -> None:
     assert found["low"] < found["value"] < found["high"]
     assert found["first"]["episodes"] == found["second"]["episodes"] == 40
     assert "better" in CliRunner().invoke(app, run).output
+
+
+def test_evaluate_json_to_standard_output_is_nothing_but_json() -> None:
+    run = command("evaluate", "gridworld", "--sampler", "os", "--episodes", "200", "--json", "-")
+    result = json.loads(run.stdout)
+    assert run.returncode == 0
+    assert result["low"] < result["value"] < result["high"]
+    assert (result["episodes"], result["sampler"], result["estimator"]) == (200, "os", "mc")
+    assert result["terminated"] + result["truncated"] == 200
+
+
+def test_evaluate_is_the_same_in_python() -> None:
+    import evenroll as package
+
+    run = command("evaluate", "gridworld", "--sampler", "os", "--episodes", "100", "--seed", "4", "--json", "-")
+    assert json.loads(run.stdout)["value"] == package.evaluate("gridworld", sampler="os", episodes=100, seed=4).value
+    assert package.evaluate("gridworld", sampler=package.ROS(5.0), steps=300).steps == 300

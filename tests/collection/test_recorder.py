@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -16,50 +15,6 @@ from evenroll.errors import SpecError
 from evenroll.evaluation.collector import Collector
 from tests.helpers import Walk
 from tests.torch_helpers import KINDS, Head
-
-
-@pytest.mark.parametrize("kind", ["categorical", "own scale"])
-@pytest.mark.parametrize("between", [False, True])
-@pytest.mark.parametrize("sampler", ["auto", "ros:alpha=5"])
-def test_saved_at_any_step_it_goes_on_as_if_nothing_had_happened(tmp_path, kind: str, between: bool, sampler: str) -> None:
-    space, outputs, make, _ = KINDS[kind]
-    torch.manual_seed(0)
-    module = Head(3, outputs, make)
-    rng = np.random.default_rng(0)
-    observations, rewards = rng.standard_normal((70, 3)).astype(np.float32), rng.standard_normal(70)
-    box = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
-
-    def new() -> Collector:
-        return Collector(
-            module, sampler, gamma=0.9, observation_space=box, action_space=space, compile=kind == "categorical"
-        )
-
-    def go(collector: Collector, first: int, last: int, acted: bool = False) -> None:
-        for t in range(first, last):
-            if not acted:
-                collector.act(observations[t])
-            acted = False
-            collector.observe(rewards[t], t % 7 == 6, False, observations[t])
-
-    straight = new()
-    go(straight, 0, 70)
-    for at in (0, 1, 6, 7, 33):
-        first = new()
-        go(first, 0, at)
-        if between:
-            first.act(observations[at])
-        first.save(tmp_path / "half.safetensors")
-        second = new().resume(tmp_path / "half.safetensors")
-        go(second, at, 70, acted=between)
-        a, b = straight.rollouts(), second.rollouts()
-        for column in ("returns", "ends", "actions", "log_e", "log_b", "observations", "rewards", "terminated"):
-            np.testing.assert_array_equal(getattr(a, column), getattr(b, column))
-        if straight.ros is None:  # through torch nobody watches; elsewhere the guard has not forgotten either
-            assert second.stepper.divergence == straight.stepper.divergence
-            assert second.stepper.divergence.largest > 0.0
-    with pytest.raises(evenroll.EvenrollError, match="gamma"):
-        Collector(module, sampler, gamma=0.8, observation_space=box, action_space=space,
-                  compile=kind == "categorical").resume(tmp_path / "half.safetensors")  # fmt: skip
 
 
 def test_act_and_observe_must_alternate() -> None:

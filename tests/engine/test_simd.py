@@ -14,7 +14,6 @@ from evenroll.engine.simd import (
     aligned,
     dot,
     fma,
-    lanes_of,
     list_positive,
     load,
     multiply,
@@ -23,6 +22,7 @@ from evenroll.engine.simd import (
     splat,
     store,
     unit_step,
+    width_of,
 )
 
 SIZES = (*range(20), 31, 32, 33, 64, 100)
@@ -47,12 +47,12 @@ def _sum(size: int) -> Any:
 
 @njit
 def _run_words(n: int, y: Any, a: Any, b: Any, out: Any) -> None:
-    _words(n, lanes_of(a), y, pointer(a), pointer(b), pointer(out))
+    _words(n, width_of(a), y, pointer(a), pointer(b), pointer(out))
 
 
 @njit
 def _run_sum(n: int, a: Any, b: Any, total: Any) -> None:
-    _sum(n, lanes_of(a), pointer(a), pointer(b), pointer(total))
+    _sum(n, width_of(a), pointer(a), pointer(b), pointer(total))
 
 
 @njit
