@@ -22,7 +22,7 @@ def small_network(outputs=2, gaussian=False):
 def test_head_scores_are_the_gradient_of_the_last_layer():
     policy = small_network()
     data = trial("cartpole", episodes=5, policy=policy)
-    scores = policy.distribution.scores(policy.parameters_of_actions(data.observations), data.actions)
+    scores = policy.distribution.scores(policy.outputs_of_features(policy.features(data.observations)), data.actions)
     psi, start = policy.features(data.observations), 0
     for end in data.ends:
         sums = scores[start:end].T @ psi[start:end]
@@ -38,7 +38,7 @@ def test_gaussian_scores_have_mean_0_and_variance_1(base_seed):
     P(false) ≤ 5e-5, the last number's skewness included. Catches a scale of z that is 3 % off."""
     policy = small_network(gaussian=True)
     data = trial("cartpole-continuous", "os", (base_seed,), episodes=600, policy=policy)
-    u = policy.distribution.scores(policy.parameters_of_actions(data.observations), data.actions)[:20_000]
+    u = policy.distribution.scores(policy.outputs_of_features(policy.features(data.observations)), data.actions)[:20_000]
     assert len(u) > 5000
     assert np.abs(u.mean(axis=0)).max() < 4.5 / np.sqrt(len(u))
     assert (np.abs((u**2).mean(axis=0) - 1) < 4.5 * np.sqrt(np.array([2, 14]) / len(u))).all()
