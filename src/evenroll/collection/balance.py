@@ -18,7 +18,7 @@ from evenroll.errors import SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import forward, policy_of
 from evenroll.samplers.base import DEFAULT_PIECES, Sampler
-from evenroll.samplers.interface import SamplerCode, end_episode, sampler_of, update
+from evenroll.samplers.interface import SamplerCode, ending, sampler_of, updating
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ def _absorb_kernel(
 ) -> None:  # fmt: skip
     """Feed initial data to the sampler, step by step, as if it had just been collected."""
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
+    update, end_episode = updating(policy, sampler), ending(policy, sampler)
     row = 0
     for episode in range(len(ends)):
         while row < ends[episode]:

@@ -23,7 +23,7 @@ from evenroll.errors import SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import policy_of
 from evenroll.samplers import Sampler
-from evenroll.samplers.interface import end_episode, sampler_of, update
+from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
 
 SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1  # what `Lanes.advance` reports (the latter two: plus 2·lane)
 
@@ -35,6 +35,7 @@ def _advance_kernel(
     """Choose an action for every lane, and learn from the active lanes. Returns SOUND, or 2·lane + what is wrong."""
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     clock, tally = Clock(clock_array), Tally(tally_array)
+    choose, log_behavior, update = choosing(policy, sampler), weighing(policy, sampler), updating(policy, sampler)
     lanes, n_obs, n_action, n_slots = len(active), obs.shape[1], actions.shape[1], len(slots)
     for e in range(lanes):
         if active[e] == 1:
@@ -46,7 +47,9 @@ def _advance_kernel(
             sampler.memory[slots[i]] = trajectories[e, i]
         here, a = shift(pointer(obs), e * n_obs), shift(pointer(actions), e * n_action)
         is_active = active[e] == 1
-        of_e, of_b = choose_and_watch(policy, sampler, tally, pointer(stream), len(u), pointer(u), here, a, is_active)
+        of_e, of_b = choose_and_watch(
+            policy, sampler, choose, log_behavior, tally, pointer(stream), len(u), pointer(u), here, a, is_active
+        )
         if is_active:
             log_e[e], log_b[e] = of_e, of_b
             if not math.isfinite(of_e):
@@ -62,7 +65,7 @@ def _end_kernel(policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectorie
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     for i in range(len(slots)):
         sampler.memory[slots[i]] = trajectories[e, i]
-    end_episode(policy, sampler, 0.0, 0.0)
+    ending(policy, sampler)(policy, sampler, 0.0, 0.0)
     for i in range(len(slots)):
         trajectories[e, i] = sampler.memory[slots[i]]
 

@@ -14,7 +14,7 @@ from evenroll.engine.pieces import Floats, Ints
 from evenroll.engine.random import uniform
 from evenroll.engine.views import Fields
 from evenroll.policies.interface import PolicyView, log_prob, policy_arrays
-from evenroll.samplers.interface import SamplerView, choose, log_behavior, sampler_arrays
+from evenroll.samplers.interface import SamplerView, sampler_arrays
 
 WATCH_EVERY = 64  # steps between looks at π_b, unless the weights of all steps are computed anyway
 
@@ -56,10 +56,10 @@ def sampling_types(number: Any) -> tuple[Any, Any]:
     return policy_arrays(number), sampler_arrays(number)
 
 
-@njit
+@njit(forceinline=True)  # a call of its own would cost a table 5 % of its step
 def choose_and_watch(
-    policy: PolicyView, sampler: SamplerView, tally: Tally, stream: Ints, uniforms: int, u: Floats, obs: Floats,
-    action: Floats, watch: bool,
+    policy: PolicyView, sampler: SamplerView, choose: Any, log_behavior: Any, tally: Tally, stream: Ints, uniforms: int,
+    u: Floats, obs: Floats, action: Floats, watch: bool,
 ) -> tuple[float, float]:  # fmt: skip
     """Draw the action of a step with its share of the random stream. Returns its (log π_e, log π_b) where `watch` asks."""
     for i in range(uniforms):

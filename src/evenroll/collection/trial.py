@@ -19,7 +19,7 @@ from evenroll.errors import EnvironmentFault, SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import policy_of
 from evenroll.samplers import Sampler
-from evenroll.samplers.interface import end_episode, sampler_of, update
+from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
 
 RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2  # why a compiled call has returned
 ROOM, MOST_ROOM = 1 << 16, 1 << 20  # how many records fit into the first compiled call, and into any: the room doubles
@@ -37,11 +37,19 @@ def _run_kernel(
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     clock, tally, code = Clock(clock_array), Tally(tally_array), EnvironmentCode(env_code)
     reset, step = _reset(code.reset, 0), _step(code.step, 0)
+    choose, log_behavior = choosing(policy, sampler), weighing(policy, sampler)
+    update, end_episode = updating(policy, sampler), ending(policy, sampler)
     returns, ends, terminated, log_weights = episode_records
     observations, actions, rewards, log_e, log_b = step_records
     action_uniforms, reset_uniforms, step_uniforms = len(u), uniforms[0], uniforms[1]
     n_action = len(action)
     here, a, r, noise = pointer(state), pointer(action), pointer(reward), pointer(env_u)
+    actions_from, starts_from, uniforms_at, settings = (
+        pointer(action_stream),
+        pointer(env_stream),
+        pointer(u),
+        pointer(params),
+    )
     keep, weigh, watch = clock.record == 1, clock.weights == 1, clock.watch == 1
     n_obs = uniforms[2]
     before = np.empty(max(n_obs, 1))  # a copy of the observation acted on, because the environment overwrites it
@@ -56,20 +64,20 @@ def _run_kernel(
     while steps < max_steps and episodes < max_episodes:
         if not started:
             for i in range(reset_uniforms):
-                noise[i] = uniform(pointer(env_stream))
-            reset(pointer(params), here, noise)
+                noise[i] = uniform(starts_from)
+            reset(settings, here, noise)
             t, total, discount, log_weight, started = 0, 0.0, 1.0, 0.0, True
         for i in range(n_obs):
             before[i] = state[i]
         looking = weigh or (watch and steps % WATCH_EVERY == 0)
         of_e, of_b = choose_and_watch(
-            policy, sampler, tally, pointer(action_stream), action_uniforms, pointer(u), here, a, looking
+            policy, sampler, choose, log_behavior, tally, actions_from, action_uniforms, uniforms_at, here, a, looking
         )
         if weigh:
             log_weight -= of_b - of_e
         for i in range(step_uniforms):
-            noise[i] = uniform(pointer(env_stream))
-        over = step(pointer(params), here, a, noise, r)
+            noise[i] = uniform(starts_from)
+        over = step(settings, here, a, noise, r)
         gain = reward[0]
         if not math.isfinite(gain):
             status = BAD_REWARD

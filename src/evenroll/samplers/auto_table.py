@@ -38,14 +38,14 @@ def table_state(policy: Policy) -> tuple[np.ndarray, int]:
     return np.zeros(1, dtype=policy.dtype), (policy.n_states or 0) * (StateSums.count + 2 * int(policy.sizes.outputs))
 
 
-@njit
+@njit(forceinline=True)
 def _block(policy: PolicyView, memory: Memory, obs: Floats) -> Floats:
     """The sums of a state. They lie behind τ and x."""
     n = policy.sizes.outputs
     return shift(beyond(memory), 2 * n + int(obs[0]) * (NAMED + 2 * n))
 
 
-@njit
+@njit(forceinline=True)
 def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Floats) -> None:
     """by = η y: y is what this visit should repay, in the metric that counts S² /N + PRIOR · (Σ x (t − t̄))² / V."""
     memory, n = Memory(sampler.memory), policy.sizes.outputs
@@ -66,7 +66,7 @@ def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Flo
         by[i] = gain * (S[i] / N + prior * (late[i] - mean * S[i])) / leverage
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, forceinline=True)
 def learn_table(policy: PolicyView, memory: Memory, obs: Floats, x: Floats) -> None:
     """Add a step to the sums of its state."""
     n, t, discount = policy.sizes.outputs, memory.t, memory.discount

@@ -50,24 +50,24 @@ _update, _end_episode = function_at(UPDATE), function_at(END_EPISODE)
 
 
 @njit
-def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    """Choose an action for an observation, from uniform numbers."""
-    _choose(sampler.code.choose, policy)(policy, sampler, obs, u, action)
+def choosing(policy: PolicyView, sampler: SamplerView) -> Any:
+    """The sampler's `choose`. A loop asks once for the pieces that it calls at every step."""
+    return _choose(sampler.code.choose, policy)
 
 
 @njit
-def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> float:
-    """log π_b of the action just chosen."""
-    return _log_behavior(sampler.code.log_behavior, policy)(policy, sampler, action)
+def weighing(policy: PolicyView, sampler: SamplerView) -> Any:
+    """The sampler's `log_behavior`: log π_b of the action just chosen."""
+    return _log_behavior(sampler.code.log_behavior, policy)
 
 
 @njit
-def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    """Let the sampler learn from a step."""
-    _update(sampler.code.update, policy)(policy, sampler, obs, action, reward)
+def updating(policy: PolicyView, sampler: SamplerView) -> Any:
+    """The sampler's `update`: what it learns from a step."""
+    return _update(sampler.code.update, policy)
 
 
 @njit
-def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
-    """Let the sampler learn from a finished trajectory."""
-    _end_episode(sampler.code.end_episode, policy)(policy, sampler, episode_return, log_weight)
+def ending(policy: PolicyView, sampler: SamplerView) -> Any:
+    """The sampler's `end_episode`: what it learns from a finished trajectory."""
+    return _end_episode(sampler.code.end_episode, policy)
