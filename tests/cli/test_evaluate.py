@@ -20,6 +20,7 @@ from tests.helpers import command
     ("arguments", "text"),
     [
         (("evaluate", "CartPole-v1"), "--policy"),
+        (("evaluate", "cartpol"), "did you mean cartpole?"),
         (("evaluate", "NoSuch-v0", "--policy", "p.safetensors"), "no environment"),
         (("evaluate", "CartPole-v1", "--policy", "nothing.zip"), "no such file"),
         (("evaluate", "CartPole-v1", "--policy", "nowhere:policy"), "cannot find"),

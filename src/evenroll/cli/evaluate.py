@@ -28,6 +28,7 @@ from evenroll.cli.options import (
     SeedOption,
 )
 from evenroll.errors import CollectionFault, SpecError
+from evenroll.text.specs import closest
 
 if TYPE_CHECKING:
     from evenroll.evaluation.result import Evaluation
@@ -62,6 +63,7 @@ def evaluate(
     """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
     from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
     from evenroll.collection.rollout_files import load_rollouts
+    from evenroll.domains.catalogue import DOMAINS
     from evenroll.evaluation.evaluate import Budget, evaluate_source, look_for, seen
     from evenroll.evaluation.sources import source_of
 
@@ -70,7 +72,8 @@ def evaluate(
     if loaded_domain is not None and envs is not None:
         raise SpecError("--envs is for environments; a domain runs a whole trial in compiled code")
     if policy is None and loaded_domain is None:
-        raise SpecError(f"{domain} is not a built-in domain: give the policy to evaluate, --policy ({POLICY_HELP})")
+        near = closest(domain.partition(":")[0], DOMAINS)
+        raise SpecError(f"{domain} is not a built-in domain{near}: give the policy to evaluate, --policy ({POLICY_HELP})")
     discount = gamma if gamma is not None or loaded_domain is None else loaded_domain.gamma
     initial = None if initial_data is None else load_rollouts(initial_data, 1.0 if discount is None else discount)
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
