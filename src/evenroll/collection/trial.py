@@ -12,7 +12,7 @@ from numba import float64, int64, types, uint64
 from evenroll.collection.balance import Balance, Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import WATCH_EVERY, Clock, Tally, choose_and_watch, sampling_types
-from evenroll.domains.environment import RESET, STEP, Environment, EnvironmentCode
+from evenroll.domains.environment import RESET, STEP, Environment, EnvironmentCode, EnvironmentSizes
 from evenroll.engine.pieces import compiled, function_at, pointer
 from evenroll.engine.random import stream, uniform
 from evenroll.errors import EnvironmentFault, SpecError
@@ -30,7 +30,7 @@ _reset, _step = function_at(RESET), function_at(STEP)
 
 def _run_kernel(
     policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, action_stream: Any, u: Any, action: Any,
-    env_code: Any, params: Any, state: Any, env_u: Any, uniforms: Any, env_stream: Any, reward: Any,
+    env_code: Any, params: Any, state: Any, env_u: Any, env_sizes: Any, env_stream: Any, reward: Any,
     episode_records: Any, step_records: Any,
 ) -> int:  # fmt: skip
     """Run until a limit is reached, the room for records is full, or something is wrong. Returns which of these it was."""
@@ -41,7 +41,8 @@ def _run_kernel(
     update, end_episode = updating(policy, sampler), ending(policy, sampler)
     returns, ends, terminated, log_weights = episode_records
     observations, actions, rewards, log_e, log_b = step_records
-    action_uniforms, reset_uniforms, step_uniforms = len(u), uniforms[0], uniforms[1]
+    sizes = EnvironmentSizes(env_sizes)
+    action_uniforms, reset_uniforms, step_uniforms = len(u), sizes.reset_uniforms, sizes.step_uniforms
     n_action = len(action)
     here, a, r, noise = pointer(state), pointer(action), pointer(reward), pointer(env_u)
     actions_from, starts_from, uniforms_at, settings = (
@@ -51,7 +52,7 @@ def _run_kernel(
         pointer(params),
     )
     keep, weigh, watch = clock.record == 1, clock.weights == 1, clock.watch == 1
-    n_obs = uniforms[2]
+    n_obs = sizes.obs_dim
     before = np.empty(max(n_obs, 1))  # a copy of the observation acted on, because the environment overwrites it
     obs = pointer(before)
     # What changes every step lives in local variables during a call, and in clock and tally between calls.
@@ -164,9 +165,8 @@ class Driver:
         if self._env_state is None:
             self._env_state = np.zeros(env.state_dim)
         env_u = np.zeros(max(1, env.reset_uniforms, env.step_uniforms))
-        counts = np.array([env.reset_uniforms, env.step_uniforms, env.obs_dim], dtype=np.int64)
         environment = (
-            env.code(self.balance.number), env.params, self._env_state, env_u, counts, self._env_stream, self._reward,
+            env.code(self.balance.number), env.params, self._env_state, env_u, env.sizes(), self._env_stream, self._reward,
         )  # fmt: skip
         room = min(episodes or UNLIMITED, steps or UNLIMITED, ROOM)
         step_room = min(steps or UNLIMITED, ROOM) if self.record_steps else 0

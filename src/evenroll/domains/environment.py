@@ -25,6 +25,14 @@ class EnvironmentCode(Fields, number=int64):
     step: int
 
 
+class EnvironmentSizes(Fields, number=int64):
+    """How many numbers an environment takes and gives, for the loop that runs it."""
+
+    reset_uniforms: int
+    step_uniforms: int
+    obs_dim: int
+
+
 @dataclass(frozen=True, eq=False)
 class Environment:
     """A compiled environment. The observation is the head of the state.
@@ -48,6 +56,10 @@ class Environment:
     def code(self, number: Any) -> np.ndarray:
         """Addresses of the pieces, in the order of `EnvironmentCode`."""
         return np.array([self.reset.address(number), self.step.address(number)], dtype=np.int64)
+
+    def sizes(self) -> np.ndarray:
+        """The sizes that the loop needs, in the order of `EnvironmentSizes`."""
+        return np.array([self.reset_uniforms, self.step_uniforms, self.obs_dim], dtype=np.int64)
 
     def check(self, policy: Policy) -> None:
         """Raise a `PolicyError` if the policy was made for other observations or actions."""
