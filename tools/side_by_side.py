@@ -1,10 +1,12 @@
 """Two checkouts of evenroll against each other, row by row of `evenroll bench`: is one slower than the other?
 
-    python tools/side_by_side.py ../other/src src --repeats 31
+    python tools/side_by_side.py ../other/src src --starts 20 --repeats 5
 
 Each checkout runs in a process of its own. The two take turns at every measurement, so that both meet the same noise, and
-what is measured is the processor time of the thread that collects. The result is the median over the repeats of the second
-one's time over the first one's, with the middle half of these ratios behind it.
+what is measured is the processor time of the thread that collects. One process can be 5 % slower than the next one with the
+same code, for as long as it lives (where its memory happens to lie decides), so the pair is started anew several times. A
+start's figure is the fastest of its repeats; the result is the ratio of the second checkout's median over the starts to the
+first one's, with a 95 % bootstrap interval over the starts.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -60,41 +63,59 @@ ROWS = [
 ] + [("cartpole", "ros:alpha=0.1", width) for width in (64, 128, 256)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", help="the src folder of one checkout")
-    parser.add_argument("second", help="the src folder of the other")
-    parser.add_argument("--repeats", type=int, default=15)
-    arguments = parser.parse_args()
-    workers = []
-    for source in (arguments.first, arguments.second):
-        env = {**os.environ, "PYTHONPATH": os.path.abspath(source)}
-        command = [sys.executable, "-P", "-c", WORKER]
-        workers.append(subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+def open_worker(source: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": os.path.abspath(source)}
+    command = [sys.executable, "-P", "-c", WORKER]
+    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def ask(worker: subprocess.Popen[str], question: object) -> object:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        worker.stdin.write(json.dumps(question) + "\n")
-        worker.stdin.flush()
-        return json.loads(worker.stdout.readline())
 
+def ask(worker: subprocess.Popen[str], question: object) -> object:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(json.dumps(question) + "\n")
+    worker.stdin.flush()
+    return json.loads(worker.stdout.readline())
+
+
+def one_start(sources: tuple[str, str], repeats: int) -> list[tuple[float, float]]:
+    """The fastest of `repeats` times of each row in a new process of each checkout."""
+    workers = [open_worker(source) for source in sources]
+    fastest = []
     for row in ROWS:
         for worker in workers:
             ask(worker, ("warm", row))
-        times = []
-        for repeat in range(arguments.repeats):
-            order = (0, 1) if repeat % 2 == 0 else (1, 0)
-            taken = {i: float(ask(workers[i], row)) for i in order}  # type: ignore[arg-type]
-            times.append((taken[0], taken[1]))
-        ratios = sorted(second / first for first, second in times)
-        quarter = len(ratios) // 4
-        name = f"{row[0]} {row[1]}" + (f", {row[2]} wide" if row[2] else "")
-        print(f"{name:32} {statistics.median(ratios):.3f}   [{ratios[quarter]:.3f}, {ratios[-1 - quarter]:.3f}]", flush=True)
+        times: tuple[list[float], list[float]] = ([], [])
+        for repeat in range(repeats):
+            for i in (0, 1) if repeat % 2 == 0 else (1, 0):
+                times[i].append(float(ask(workers[i], row)))  # type: ignore[arg-type]
+        fastest.append((min(times[0]), min(times[1])))
     for worker in workers:
         assert worker.stdin is not None
         worker.stdin.close()
         worker.wait()
+    return fastest
+
+
+def ratio_of_medians(pairs: list[tuple[float, float]]) -> float:
+    return statistics.median(second for _, second in pairs) / statistics.median(first for first, _ in pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", help="the src folder of one checkout")
+    parser.add_argument("second", help="the src folder of the other")
+    parser.add_argument("--starts", type=int, default=20, help="how often both processes are started")
+    parser.add_argument("--repeats", type=int, default=5, help="measurements of each row in each start")
+    arguments = parser.parse_args()
+    starts = []
+    for number in range(arguments.starts):
+        starts.append(one_start((arguments.first, arguments.second), arguments.repeats))
+        print(f"start {number + 1} of {arguments.starts} done", file=sys.stderr, flush=True)
+    draw = random.Random(0)
+    for row, pairs in zip(ROWS, zip(*starts, strict=True), strict=True):
+        again = sorted(ratio_of_medians(draw.choices(pairs, k=len(pairs))) for _ in range(2_000))
+        name = f"{row[0]} {row[1]}" + (f", {row[2]} wide" if row[2] else "")
+        print(f"{name:32} {ratio_of_medians(list(pairs)):.3f}   [{again[50]:.3f}, {again[-51]:.3f}]", flush=True)
 
 
 if __name__ == "__main__":
