@@ -50,7 +50,8 @@ def evaluate(
     interval: IntervalOption = "auto",
     force_interval: ForceOption = False,
     bounds: Annotated[
-        tuple[float, float] | None, typer.Option(help="Smallest and largest possible return, for --interval bernstein.")
+        tuple[float, float] | None,
+        typer.Option(help="Smallest and largest possible return; no interval goes beyond."),
     ] = None,
     seed: SeedOption = 0,
     horizon: HorizonOption = None,

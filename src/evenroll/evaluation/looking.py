@@ -25,6 +25,7 @@ from evenroll.samplers import Sampler
 ENOUGH_TO_TELL = 30  # with fewer episodes the share of the actions' luck is not reported; as FEWEST of the intervals
 # If a share s of the variance can be removed, steps are saved by a factor of at most 1/(1 − s): 1.4 at this share.
 LITTLE = 0.3
+BOUNDS = {"length": (1.0, math.inf), "success": (0.0, 1.0)}  # what a quantity can be at all
 NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
@@ -34,7 +35,7 @@ class Look:
 
     interval  auto, score, t, bca or bernstein
     force     allow an interval for independent trajectories although these are not independent
-    bounds    the smallest and the largest possible return, for bernstein
+    bounds    the smallest and the largest possible return, if they are known; bernstein needs them
     """
 
     estimator: Estimator
@@ -122,7 +123,7 @@ def report(
             largest_weight=None if log_weights is None else largest_weight(log_weights),
             policy=seen.described,
             action_share=share,
-            remark=_remark(policy, share),
+            remark=_remark(policy, share, data.episodes),
             quantities=_quantities(seen, confidence),
         )
 
@@ -144,20 +145,20 @@ def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
     return share if math.isfinite(share) else None
 
 
-def _remark(policy: Policy | None, share: float | None) -> str | None:
+def _remark(policy: Policy | None, share: float | None, episodes: int) -> str | None:
     if policy is None:
         return NOTHING_TO_BALANCE
     if share is None or share >= LITTLE:
         return None
     return (
-        f"little can be gained by balancing here: only about {share:.0%} of the returns' variance was found to come from "
-        "the policy's own choices, the rest from start states and the environment"
+        f"balancing narrows this interval little: {share:.0%} of the returns' variance was found to come from the policy's "
+        f"own choices; the rest is start states, the environment, or choices whose worth {episodes} episodes do not show"
     )
 
 
 def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
     """Other means over the same trajectories. Each is the undiscounted return of other rewards (`other_rewards`)."""
-    data, plain = seen.data, Look(get_estimator("mc"))
+    data, mean = seen.data, get_estimator("mc")
     result: dict[str, Quantity] = {}
     known: list[tuple[np.ndarray, str]] = []
     for name, rewards in other_rewards(data).items():
@@ -169,7 +170,7 @@ def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
         returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
         variant = replace(seen, data=replace(data, gamma=1.0, returns=returns, rewards=rewards))
         try:
-            value, interval = variant.look(plain, confidence)
+            value, interval = variant.look(Look(mean, bounds=BOUNDS.get(name)), confidence)
         except NoEstimate:
             continue
         low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)
