@@ -41,9 +41,7 @@ class Mutant:
 MUTANTS = (
     Mutant("sign of α", "samplers/ros.py", "min(alpha / k, LARGEST)", "-min(alpha / k, LARGEST)"),
     Mutant("missing 1/k", "samplers/ros.py", "min(alpha / k, LARGEST)", "min(alpha, LARGEST)"),
-    Mutant(
-        "swapped π_e/π_b", "collection/trial.py", "log_weight -= of_b - of_e", "log_weight += of_b - of_e"
-    ),
+    Mutant("swapped π_e/π_b", "collection/trial.py", "log_weight -= of_b - of_e", "log_weight += of_b - of_e"),
     Mutant(
         "one-sided quantile",
         "intervals/independent.py",
