@@ -163,7 +163,7 @@ def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
     known: list[tuple[np.ndarray, str]] = []
     for name, rewards in other_rewards(data).items():
         same = next((other for before, other in known if np.array_equal(before, rewards)), None)
-        if same is not None:  # if the reward is 1 a step, the return is the length
+        if same is not None and name != "success":  # if the reward is 1 a step, the return is the length
             result[name] = result[same]
             continue
         owner = np.repeat(np.arange(data.episodes), data.lengths)
