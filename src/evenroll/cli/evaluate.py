@@ -117,10 +117,6 @@ def show_evaluation(result: Evaluation, plot: Path | None = None) -> None:
         out.print(f"undiscounted: {others}", soft_wrap=True)
     if result.gradient is not None:
         out.print(f"distance from on-policy: KL {significant(result.kl)}, mean |∇| {significant(result.gradient)}")
-    if result.runs_away:
-        out.print(
-            f"[red]{escape(result.sampler)} runs away from the policy[/red] (KL {result.behavior_kl:.2g} a step): use auto"
-        )
     if result.effective_sample_size is not None:
         share = 100 * (result.largest_weight or 0)
         out.print(f"effective sample size {result.effective_sample_size:.1f}, largest weight {share:.2g} % of all")

@@ -142,7 +142,7 @@ def evaluate_source(
         return source.rollouts()
 
     def see(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(data, source.policy, source.sampler, source.divergence, level)
+        return look.at(data, source.policy, source.sampler, level)
 
     known = None
     with single_threaded_blas():

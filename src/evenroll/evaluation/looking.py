@@ -13,6 +13,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator, get_estimator
+from evenroll.estimators.imbalance import imbalance
 from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
@@ -44,7 +45,7 @@ class Look:
     bounds: tuple[float, float] | None = None
 
     def at(
-        self, data: Rollouts, policy: Policy | None, sampler: Sampler, divergence: Divergence, confidence: float
+        self, data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float
     ) -> tuple[float, Interval | NoInterval]:
         """The estimate, and the interval that belongs to it or the reason why there is none."""
         estimator = self.estimator
@@ -62,9 +63,30 @@ class Look:
             raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
         if isinstance(interval, Interval) and not math.isfinite(interval.high - interval.low):
             return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
-        if isinstance(interval, Interval) and interval.kind == "score" and divergence.runs_away:
-            return value, NoInterval(f"{sampler} runs away from the policy, and the data with it")
+        if isinstance(interval, Interval) and interval.kind == "score":
+            away = runs_away(data, policy, sampler)
+            if away is not None:
+                return value, NoInterval(away)
         return value, interval
+
+
+def runs_away(data: Rollouts, policy: Policy | None, sampler: Sampler) -> str | None:
+    """The guard: what to say if a sampler left its actions farther from balance than chance would have; None if it did not.
+
+    How far the behaviour was from the policy does not tell. A sampler that corrects itself may be far from it at every step,
+    and its data closer to balance for that (docs/experiments-auto.md, "The guard"). Data of one's own to start from may be
+    off balance for other reasons, and samplers that do not aim at balance are not judged by it.
+    """
+    if policy is None or sampler.independent or sampler.name == "bpg" or data.initial_episodes or data.steps == 0:
+        return None
+    found = imbalance(data, policy)
+    if not found.more_than_chance:
+        return None
+    instead = "use --sampler os" if sampler.name == "auto" else "use auto, or a smaller step size"
+    return (
+        f"{sampler} runs away from the policy: its actions are {found.excess:.2g} times as far from balance as on-policy "
+        f"sampling leaves them: {instead}"
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +102,7 @@ class Seen:
     seed: int
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(self.data, self.policy, self.sampler, self.divergence, confidence)
+        return look.at(self.data, self.policy, self.sampler, confidence)
 
 
 def report(
@@ -118,7 +140,7 @@ def report(
             gradient=None if policy is None else gradient_sampling_error(data, policy),
             behavior_kl=divergence.kl,
             behavior_largest=divergence.largest,
-            runs_away=divergence.runs_away,
+            runs_away=runs_away(data, policy, seen.sampler) is not None,
             effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
             largest_weight=None if log_weights is None else largest_weight(log_weights),
             policy=seen.described,

@@ -52,7 +52,7 @@ class Evaluation:
                            out in its exact proportion.
     behavior_kl            How far the behaviour π_b was from π_e: the mean of KL(π_b ‖ π_e) over the steps, in nats.
     behavior_largest       The largest |log π_b/π_e| of an action that was looked at.
-    runs_away              Whether π_b was so far from π_e that the states visited are no longer those of π_e.
+    runs_away              Whether the actions are surely farther from balance than on-policy sampling would leave them.
     effective_sample_size  How many equally weighted trajectories the importance weights are worth.
     largest_weight         The largest importance weight's share of all weight.
     policy                 How the policy was run, in a few words.
