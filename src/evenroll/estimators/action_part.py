@@ -50,7 +50,8 @@ class Steps:
         self.observations = np.zeros((total, 0)) if kept is None else kept[:total]
         self.actions = rollouts.column("actions")[:total]
         self.rewards = rollouts.column("rewards")[:total]
-        self.terminated, self.gamma, self.folds = rollouts.terminated, rollouts.gamma, folds
+        self.returns, self.terminated = rollouts.returns, rollouts.terminated
+        self.gamma, self.folds = rollouts.gamma, folds
         self.episode = np.repeat(np.arange(self.n), self.lengths)
         self.t = np.arange(total) - np.repeat(self.ends - self.lengths, self.lengths)
         self.discount = self.gamma ** self.t.astype(np.float64)

@@ -1,112 +1,175 @@
-"""The action part of a network: what episodes still earned, regressed on scores times features of the state."""
+"""The action part of a network: generalised advantages, regressed on scores times features of the state.
+
+The advantage of an action is what comes after it, less what was to be expected. What comes after it is noisy: it carries the
+luck of all later actions. Generalised advantages (Schulman et al. 2016) trade this noise for trust in a value function V̂,
+
+    A_t = Σ_l (γλ)ˡ δ_{t+l},     δ_t = r_t + γ V̂(s_{t+1}) − V̂(s_t),
+
+from λ = 1, what the episode still earned less V̂, to λ = 0, a single δ. Whatever λ is, any weights of the scores make a valid
+correction; a bad choice only explains less. So λ and the ridge are chosen by the data: by what the episodes of each fold
+have explained for them by the weights that the other folds gave.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
+from typing import Any
 
 import numpy as np
+from numba import float32, int64, void
 
+from evenroll.engine.pieces import compiled
 from evenroll.estimators.action_part import ActionPart, Steps, median_square, without
+from evenroll.estimators.step_features import hidden_and_scores, step_features
 from evenroll.policies import MLP, External
 
-CHUNK = 2048  # steps that go through a network at once, so that what they leave behind stays in the cache
-# The ridge is relative to the mean squared (standardised) feature. From 1e-3 to 5e-2 residuals differ by at most 5 %.
-RIDGE = 1e-2
-LONGEST_FOR_PRODUCTS = 8  # observations up to this long enter with all their products; a choice
+LAMBDAS = (1.0, 0.95, 0.8, 0.5)
+# Ridges of Â, relative to the mean squared (standardised) feature. V̂ has one of its own, from which little depends.
+RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
+RIDGE_OF_VALUE = 1e-2
+PASS = 0.9  # λ of the targets that V̂ is fitted to a second time
+FIRM = 1e-2  # directions with less than this share of the mean power are not asked how unbalanced they are
 
 
 def network_action_part(steps: Steps, policy: MLP | External) -> ActionPart:
-    """Weighted least squares, step by step: γᵗ(return to go − V̂(s_t)) regressed on γᵗ · score ⊗ ψ(s_t, t).
+    """Weighted least squares, step by step: γᵗ A_t regressed on γᵗ · score ⊗ ψ(s_t, t).
 
-    ψ consists of the last hidden features and of all products of two of (1, observation, γᵗ), standardised; V̂ is linear in
-    ψ too. The weights of a discrete action come from the steps that took it. The scores of a Gaussian are orthonormal, so
-    that all their weights share one matrix. Single precision is enough: any w gives a valid correction, and the noise in w
-    is far above 1e-6 anyway.
+    V̂ is linear in ψ too. The weights of a discrete action come from the steps that took it. The scores of a Gaussian are
+    orthonormal, so that all their weights share one matrix. Single precision is enough: any weights give a valid
+    correction, and the noise in them is far above 1e-6 anyway.
     """
-    hidden, scores = _forward(policy, steps)
-    group = steps.choices if policy.n_actions is not None else np.zeros(len(steps.t), dtype=np.int64)
-    groups = policy.n_actions or 1
-    block = steps.fold * groups + group
-    order = np.argsort(block, kind="stable")  # one slice for each fold and action
-    bounds = np.searchsorted(block[order], np.arange(steps.folds * groups + 1))
-    slices = [slice(a, b) for a, b in itertools.pairwise(bounds)]
-    psi = _features(steps, hidden)[order]
-    y = steps.discounted_to_go()[order].astype(np.float32)
-    m = psi.shape[1]
-    grams = np.array([psi[s].T @ psi[s] for s in slices], dtype=np.float64).reshape(steps.folds, groups, m, m)
-    moments = np.array([psi[s].T @ y[s] for s in slices], dtype=np.float64).reshape(steps.folds, groups, m)
-    whole = [slice(bounds[k * groups], bounds[(k + 1) * groups]) for k in range(steps.folds)]
-    weighted = scores[order].astype(np.float32)
-    gains = np.empty(len(y))
+    hidden, scores = hidden_and_scores(policy, steps)
+    fit = _Fit(steps, step_features(steps, hidden), scores, policy.n_actions)
+    apart = np.empty((steps.n, len(LAMBDAS), len(RIDGES)))
+    for k in range(steps.folds):
+        apart[k :: steps.folds] = fit.explained(fit.weights(k), k)
+    explained = np.array(
+        [[_explained(steps.returns, apart[:, i, j]) for j in range(len(RIDGES))] for i in range(len(LAMBDAS))]
+    )
+    best = np.unravel_index(explained.argmax(), explained.shape)
+    together = float((fit.weights(None, int(best[0]), int(best[1]))[0, 0] * fit.S.T).sum()) / steps.n
+    return ActionPart(apart[:, best[0], best[1]], together, fit.looseness(), 0.0)
 
-    def weights(H: np.ndarray, g: np.ndarray, others: list[slice]) -> np.ndarray:
-        """The weights [m, scores] of Â, from the sums H and g over some of the folds and, if Gaussian, from their steps."""
-        base = _solve(H.sum(axis=0), g.sum(axis=0))
-        if policy.n_actions is not None:
-            right = g - H @ base
+
+class _Fit:
+    """Steps in the order of their folds and, within them, of their actions; with sums over each of these blocks."""
+
+    def __init__(self, steps: Steps, psi: np.ndarray, scores: np.ndarray, n_actions: int | None) -> None:
+        group = steps.choices if n_actions is not None else np.zeros(len(steps.t), dtype=np.int64)
+        self.steps, self.discrete, self.groups = steps, n_actions is not None, n_actions or 1
+        block = steps.fold * self.groups + group
+        self.order = np.argsort(block, kind="stable")
+        bounds = np.searchsorted(block[self.order], np.arange(steps.folds * self.groups + 1))
+        self.blocks = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+        self.folds = [slice(a, b) for a, b in itertools.pairwise(bounds[:: self.groups])]
+        self.psi, self.in_turn = psi[self.order], psi
+        self.scores = scores[self.order].astype(np.float32)
+        m = psi.shape[1]
+        grams = [self.psi[s].T @ self.psi[s] for s in self.blocks]
+        self.grams = np.array(grams, dtype=np.float64).reshape(steps.folds, self.groups, m, m)
+        y = steps.discounted_to_go()[self.order].astype(np.float32)
+        self.moments = np.array([self.psi[s].T @ y[s] for s in self.folds], dtype=np.float64)
+        self.S = (self.psi.T @ self.scores).astype(np.float64)
+
+    def others(self, k: int | None) -> list[slice]:
+        """Where the steps of all folds but the k-th stand."""
+        return self.folds if k is None or len(self.folds) == 1 else self.folds[:k] + self.folds[k + 1 :]
+
+    def targets(self, k: int | None, H: np.ndarray) -> np.ndarray:
+        """γᵗ A_t of every step for every λ, [N, λ], with a V̂ that was learnt without the k-th fold."""
+        g = self.moments.sum(axis=0) if k is None else without(self.moments, k)
+        V = self.in_turn @ _solve(H, g, RIDGE_OF_VALUE).astype(np.float32)
+        improved = (generalised(self.steps, V, (PASS,))[:, 0] + V)[self.order]
+        g = np.sum([self.psi[s].T @ improved[s] for s in self.others(k)], axis=0, dtype=np.float64)
+        V = self.in_turn @ _solve(H, g, RIDGE_OF_VALUE).astype(np.float32)
+        return generalised(self.steps, V, LAMBDAS)[self.order]
+
+    def weights(self, k: int | None, only_lambda: int | None = None, only_ridge: int | None = None) -> np.ndarray:
+        """The weights [λ, ridge, scores, m] of Â, learnt without the k-th fold; or those of a single λ and ridge."""
+        H = self.grams.sum(axis=0) if k is None else without(self.grams, k)
+        A = self.targets(k, H.sum(axis=0))
+        A = A if only_lambda is None else A[:, only_lambda : only_lambda + 1]
+        ridges = RIDGES if only_ridge is None else RIDGES[only_ridge : only_ridge + 1]
+        count, m = self.S.shape[1], self.psi.shape[1]
+        right = np.zeros((m, count, A.shape[1]))
+        if self.discrete:
+            held = self.steps.folds if k is None or len(self.folds) == 1 else k
+            for at, s in enumerate(self.blocks):
+                if at // self.groups != held:
+                    right[:, at % self.groups] += self.psi[s].T @ A[s]
         else:
-            right = np.zeros((scores.shape[1], m))
-            for other in others:
-                left = y[other] - psi[other] @ base.astype(np.float32)
-                right += (psi[other].T @ (weighted[other] * left[:, None])).T
-        return np.stack([_solve(H[min(c, groups - 1)], right[c]) for c in range(len(right))], axis=1)
+            for s in self.others(k):
+                for j in range(A.shape[1]):
+                    right[:, :, j] += self.psi[s].T @ (self.scores[s] * A[s, j : j + 1])
+        result = np.empty((A.shape[1], len(ridges), count, m))
+        for j, ridge in enumerate(ridges):
+            if self.discrete:
+                for c in range(count):
+                    result[:, j, c] = _solve(H[c], right[:, c], ridge).T
+            else:
+                result[:, j] = _solve(H[0], right.reshape(m, -1), ridge).reshape(m, count, -1).transpose(2, 1, 0)
+        return result
 
-    for k, mine in enumerate(whole):
-        w = weights(without(grams, k), without(moments, k), whole if len(whole) == 1 else whole[:k] + whole[k + 1 :])
-        worth = (psi[mine] @ w.astype(np.float32)).astype(np.float64)
-        gains[order[mine]] = np.einsum("ij,ij->i", worth, scores[order[mine]])
-    S = (psi.T @ weighted).astype(np.float64)
-    together = float((weights(grams.sum(axis=0), moments.sum(axis=0), whole) * S).sum()) / steps.n
-    return ActionPart(steps.per_episode(gains), together, _looseness(psi, weighted, S), 0.0)
+    def explained(self, weights: np.ndarray, k: int) -> np.ndarray:
+        """Σ_t γᵗ Â(s_t, a_t) of the episodes of the k-th fold, [episodes, λ, ridge]."""
+        mine, steps = self.folds[k], self.steps
+        episode = steps.episode[self.order[mine]]
+        flat = weights.reshape(-1, *weights.shape[2:]).astype(np.float32)
+        result = np.empty((len(range(k, steps.n, steps.folds)), len(flat)))
+        for i, w in enumerate(flat):
+            gains = np.einsum("ij,ij->i", self.psi[mine] @ w.T, self.scores[mine])
+            result[:, i] = np.bincount(episode, gains, minlength=steps.n)[k :: steps.folds]
+        return result.reshape(-1, *weights.shape[:2])
 
+    def looseness(self) -> float:
+        """How unbalanced S = Σ ψ ⊗ score is: the median of its squares along the principal directions of K, relative to K.
 
-def _looseness(psi: np.ndarray, scores: np.ndarray, S: np.ndarray) -> float:
-    """How unbalanced S = Σ ψ ⊗ score is: the median of its squares along the principal directions of K, relative to K.
-
-    K = Σ ψψᵀ · (mean square of the scores) is the covariance that S would have in independent data.
-    """
-    stride = max(1, len(psi) // (64 * psi.shape[1]))  # a part of the steps is enough
-    some, spread = psi[::stride], np.square(scores[::stride]).mean(axis=1)
-    power, directions = np.linalg.eigh(stride * (some.T @ (some * spread[:, None])).astype(np.float64))
-    firm = power > RIDGE * power.mean()
-    return median_square((directions[:, firm].T @ S) ** 2 / power[firm, None])
-
-
-def _forward(policy: MLP | External, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
-    """The last hidden features [N, features], in float32, and the scores of the actions [N, scores]."""
-    distribution = policy.distribution
-    if isinstance(policy, External):
-        psi, outputs = steps.rollouts.column("features")[: len(steps.t)], steps.rollouts.column("outputs")[: len(steps.t)]
-        return psi[:, :-1].astype(np.float32), distribution.scores(outputs, steps.actions)
-    hidden, scores = [], []
-    for a in range(0, len(steps.t), CHUNK):
-        part = policy.features(steps.observations[a : a + CHUNK])
-        hidden.append(part[:, :-1].astype(np.float32))
-        scores.append(distribution.scores(policy.outputs_of_features(part), steps.actions[a : a + CHUNK]))
-    return np.concatenate(hidden), np.concatenate(scores)
+        K = Σ ψψᵀ · (mean square of the scores) is the covariance that S would have in independent data.
+        """
+        stride = max(1, len(self.psi) // (64 * self.psi.shape[1]))  # a part of the steps is enough
+        some, spread = self.psi[::stride], np.square(self.scores[::stride]).mean(axis=1)
+        power, directions = np.linalg.eigh(stride * (some.T @ (some * spread[:, None])).astype(np.float64))
+        firm = power > FIRM * power.mean()
+        return median_square((directions[:, firm].T @ self.S) ** 2 / power[firm, None])
 
 
-def _features(steps: Steps, hidden: np.ndarray) -> np.ndarray:
-    """γᵗ ψ(s_t, t), [N, m], in float32.
-
-    Of long observations only the products with γᵗ enter, so that there are far fewer weights than steps.
-    """
-    x = steps.observations
-    some = slice(None, None, 1 + len(x) // 4096)  # a part of the steps is enough to standardise by
-    small = np.append(x / np.maximum(x[some].std(axis=0), 1e-12), steps.discount[:, None], axis=1).astype(np.float32)
-    i, j = np.triu_indices(small.shape[1])
-    products = small[:, i] * small[:, j] if x.shape[1] <= LONGEST_FOR_PRODUCTS else small[:, :-1] * small[:, -1:]
-    psi = np.concatenate([hidden, small, products, np.ones_like(small[:, :1])], axis=1)
-    mean, spread = psi[some].mean(axis=0), psi[some].std(axis=0)
-    mean[-1], spread[-1] = 0.0, 1.0
-    psi -= mean
-    psi *= np.where(spread > 1e-6 * spread.max(), 1.0 / np.maximum(spread, 1e-30), 0.0).astype(np.float32)
-    psi *= steps.discount[:, None].astype(np.float32)
-    return np.asarray(psi)
+def generalised(steps: Steps, V: np.ndarray, lambdas: tuple[float, ...]) -> np.ndarray:
+    """γᵗ A_t of every step for every λ, [N, λ], where V [N] is γᵗ V̂(s_t). What follows an episode's end is worth 0."""
+    after = np.append(V[1:], np.float32(0.0))
+    after[steps.ends - 1] = 0.0
+    errors = (steps.discount * steps.rewards).astype(np.float32) + after - V
+    result = np.empty((len(V), len(lambdas)), dtype=np.float32)
+    _sum_backwards()(errors, steps.ends.astype(np.int64), np.array(lambdas, dtype=np.float32), result)
+    return result
 
 
-def _solve(H: np.ndarray, g: np.ndarray) -> np.ndarray:
+@functools.cache
+def _sum_backwards() -> Any:
+    return compiled(_backwards_kernel, void(float32[::1], int64[::1], float32[::1], float32[:, ::1]))
+
+
+def _backwards_kernel(errors: Any, ends: Any, lambdas: Any, result: Any) -> None:
+    """result_t = errors_t + λ result_{t+1} within every episode."""
+    start = 0
+    for end in ends:
+        for j in range(len(lambdas)):
+            total = np.float32(0.0)
+            for t in range(end - 1, start - 1, -1):
+                total = errors[t] + lambdas[j] * total
+                result[t, j] = total
+        start = end
+
+
+def _explained(returns: np.ndarray, C: np.ndarray) -> float:
+    """The share of the returns' variance that a line in C explains."""
+    x, y = C - C.mean(), returns - returns.mean()
+    power = float(x @ x) * float(y @ y)
+    return float(x @ y) ** 2 / power if power > 0.0 else 0.0
+
+
+def _solve(H: np.ndarray, g: np.ndarray, ridge: float) -> np.ndarray:
     """H⁻¹g with a ridge."""
     H = H.copy()
-    H[np.diag_indices_from(H)] += RIDGE * max(float(np.trace(H)) / len(H), 1e-300)
+    H[np.diag_indices_from(H)] += ridge * max(float(np.trace(H)) / len(H), 1e-300)
     return np.asarray(np.linalg.solve(H, g))
