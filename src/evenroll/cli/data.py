@@ -64,6 +64,7 @@ def collect(
                 bar(done, episodes)
         except CollectionFault as fault:
             raise kept(fault, env_name) from None
+    collector.check_copy()
     data = collector.rollouts()
     if out_file.suffix == ".minari":
         new = data if collector.initial is None else data.split_initial()[1]

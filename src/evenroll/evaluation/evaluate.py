@@ -156,7 +156,9 @@ def evaluate_source(
 def seen(source: Source, data: Rollouts | None = None) -> Seen:
     """What a report says of a source. `data` are its rollouts, if they are at hand already."""
     data = source.rollouts() if data is None else data
-    return Seen(data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed)
+    return Seen(
+        data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed, source.remark
+    )
 
 
 class _Telling:

@@ -25,7 +25,6 @@ from evenroll.samplers import Sampler
 ENOUGH_TO_TELL = 30  # with fewer episodes the share of the actions' luck is not reported; as FEWEST of the intervals
 # If a share s of the variance can be removed, steps are saved by a factor of at most 1/(1 − s): 1.4 at this share.
 LITTLE = 0.3
-NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,8 @@ class Look:
         estimator = self.estimator
         if policy is None and (estimator.name != "mc" or self.interval == "score"):
             raise SpecError(
-                f"the policy is deterministic: there are no {estimator.name} estimates or score intervals, only mc"
+                f"the policy has no action probabilities that are known: there are no {estimator.name} estimates or score "
+                "intervals, only mc"
             )
         # A deterministic policy has neither scores nor weights. Only returns are looked at, so any policy may stand in.
         engine = External(0, choices=(2,)) if policy is None else policy
@@ -68,7 +68,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a report is about: data, and how it was collected."""
+    """What a report is about: data, and how it was collected.
+
+    remark  what to know of the policy, such as why nothing was balanced
+    """
 
     data: Rollouts
     policy: Policy | None
@@ -77,6 +80,7 @@ class Seen:
     described: str
     name: str
     seed: int
+    remark: str | None = None
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
         return look.at(self.data, self.policy, self.sampler, self.divergence, confidence)
@@ -122,7 +126,7 @@ def report(
             largest_weight=None if log_weights is None else largest_weight(log_weights),
             policy=seen.described,
             action_share=share,
-            remark=_remark(policy, share),
+            remark=_remark(seen, share),
             quantities=_quantities(seen, confidence),
         )
 
@@ -144,12 +148,11 @@ def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
     return share if math.isfinite(share) else None
 
 
-def _remark(policy: Policy | None, share: float | None) -> str | None:
-    if policy is None:
-        return NOTHING_TO_BALANCE
-    if share is None or share >= LITTLE:
-        return None
-    return (
+def _remark(seen: Seen, share: float | None) -> str | None:
+    if seen.policy is None or share is None or share >= LITTLE:
+        return seen.remark
+    first = "" if seen.remark is None else f"{seen.remark}. "
+    return first + (
         f"little can be gained by balancing here: only about {share:.0%} of the returns' variance was found to come from "
         "the policy's own choices, the rest from start states and the environment"
     )

@@ -1,0 +1,169 @@
+"""Models of Stable-Baselines3: each is run as the library itself runs it, or said not to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3.common.noise import NormalActionNoise
+
+import evenroll
+from evenroll.adapters.model import as_model
+from evenroll.collection.environments import collect
+from evenroll.errors import PolicyError
+from evenroll.evaluation.collector import Collector
+from tests.helpers import Walk
+
+torch.set_num_threads(1)
+SMALL: dict[str, Any] = {"buffer_size": 10, "device": "cpu", "seed": 0}
+BOX = gym.spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([3.0, 0.5], np.float32))
+
+
+def collected(model: Any, env: gym.Env, episodes: int, sampler: str = "auto") -> Any:
+    collector = Collector(model, sampler, observation_space=env.observation_space, action_space=env.action_space)
+    for _ in collect(collector, env, episodes=episodes):
+        pass
+    return collector
+
+
+# ---- ε-greedy ------------------------------------------------------------------------------------------------------
+
+
+def test_exploration_counts() -> None:
+    """The probabilities are 1 − ε + ε/n and ε/n. Before, the model was played greedily whatever its ε, without a word."""
+    dqn = DQN("MlpPolicy", Walk(gym.spaces.Discrete(3)), **SMALL)
+    dqn.exploration_rate = 0.3
+    collector = collected(dqn, Walk(gym.spaces.Discrete(3)), 100)
+    data = collector.rollouts()
+    greedy = dqn.predict(data.observations.astype(np.float32), deterministic=True)[0]
+    expected = np.where(data.actions[:, 0] == greedy, 0.7 + 0.1, 0.1)
+    np.testing.assert_allclose(np.exp(data.log_e), expected, rtol=1e-6)
+    assert 0.6 < (data.actions[:, 0] == greedy).mean() < 0.95
+    result = collector.result()
+    assert result.policy == "DQN, ε-greedy with ε = 0.3 through torch, 64 features"
+    assert result.remark is None or "deterministic" not in result.remark
+
+
+def test_without_exploration_it_is_greedy() -> None:
+    dqn = DQN("MlpPolicy", Walk(gym.spaces.Discrete(3)), **SMALL)
+    result = evenroll.evaluate(Walk(gym.spaces.Discrete(3)), dqn, episodes=5)
+    assert (result.policy, result.sampler) == ("deterministic DQN", "os")
+    assert "exploration_rate is 0" in result.remark
+    dqn.exploration_rate = 0.3
+    assert evenroll.evaluate(Walk(gym.spaces.Discrete(3)), dqn, episodes=5, deterministic=True).policy == "deterministic DQN"
+
+
+# ---- squashed Gaussians --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sac() -> Any:
+    return SAC("MlpPolicy", Walk(BOX), **SMALL)
+
+
+def test_log_probabilities_and_actions_are_those_of_sac(sac: Any) -> None:
+    """log π of the library is ours before the squash, minus the logarithm of tanh's slope; actions are the library's own."""
+    env = Walk(BOX)
+    collector = collected(sac, env, 20)
+    data = collector.rollouts()
+    collector.close()
+    with torch.no_grad():
+        mean, log_std, _ = sac.actor.get_action_dist_params(torch.as_tensor(data.observations, dtype=torch.float32))
+        distribution = sac.actor.action_dist.proba_distribution(mean, log_std)
+        drawn = torch.as_tensor(data.actions, dtype=torch.float32)
+        theirs = distribution.log_prob(torch.tanh(drawn), drawn).numpy()
+    jacobian = np.log(1 - np.tanh(data.actions) ** 2 + 1e-6).sum(axis=1)
+    np.testing.assert_allclose(data.log_e - jacobian, theirs, atol=1e-4)
+    played = np.array(env.seen)
+    np.testing.assert_allclose(played, sac.policy.unscale_action(np.tanh(data.actions)), atol=1e-5)
+    assert np.abs(data.log_b - data.log_e).max() > 1e-3
+    assert collector.model.described == "SAC through torch, 256 features, squashed"
+
+
+def test_the_likeliest_action_of_sac(sac: Any) -> None:
+    model = as_model(sac, Walk(BOX).observation_space, BOX, deterministic=True)
+    x = model.observations.probes()
+    np.testing.assert_array_equal(model.decide(x), sac.predict(x, deterministic=True)[0])
+
+
+# ---- without noise of their own ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [TD3, DDPG])
+def test_models_that_draw_nothing(kind: Any) -> None:
+    """No flag is needed. The noise of training is none of the policy's."""
+    noise = NormalActionNoise(np.zeros(2), np.ones(2))
+    model = kind("MlpPolicy", Walk(BOX), action_noise=noise, **SMALL)
+    env = Walk(BOX)
+    result = evenroll.evaluate(env, model, episodes=5)
+    assert (result.policy, result.sampler) == (f"deterministic {kind.__name__}", "os")
+    assert result.remark.startswith(f"{kind.__name__} draws nothing when it acts")
+    assert len(env.seen) == 30
+
+
+# ---- state-dependent noise -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [PPO, SAC])
+def test_state_dependent_noise_is_played_as_it_is(kind: Any) -> None:
+    """On-policy, with the reason. The noise of an episode is one function of the state, and each episode has its own."""
+    options = {"n_steps": 64, "device": "cpu", "seed": 0} if kind is PPO else SMALL
+    model = kind("MlpPolicy", Walk(BOX), use_sde=True, **options)
+    result = evenroll.evaluate(Walk(BOX), model, episodes=5)
+    assert (result.policy, result.sampler) == (f"{kind.__name__} with state-dependent noise", "os")
+    assert "use_sde" in result.remark
+    assert "deterministic" not in result.remark
+    adapted = as_model(model, Walk(BOX).observation_space, BOX)
+    x = np.tile(adapted.observations.probes(1), (2, 1))
+    adapted.begin(0, 2)
+    first, again = adapted.decide(x), adapted.decide(x)
+    np.testing.assert_array_equal(first, again)
+    assert (first[0] != first[1]).any()  # every lane has noise of its own
+    adapted.begin(1, 2)
+    other = adapted.decide(x)
+    np.testing.assert_array_equal(other[0], first[0])
+    assert (other[1] != first[1]).any()
+
+
+# ---- fitting -------------------------------------------------------------------------------------------------------
+
+
+def test_the_likeliest_actions_and_models_that_do_not_fit(ppo: PPO) -> None:
+    result = evenroll.evaluate(gym.make("CartPole-v1"), ppo, episodes=5, deterministic=True)
+    assert result.policy == "deterministic PPO"
+    with pytest.raises(PolicyError, match="was made for"):
+        evenroll.evaluate(gym.make("Acrobot-v1"), ppo, episodes=3)
+
+
+def test_images_with_channels_last() -> None:
+    """Stable-Baselines3 transposes them for its convolutions, and so the model takes the environment as it is."""
+    env = Walk(gym.spaces.Discrete(3), shape=(36, 36, 3), dtype=np.uint8)
+    model = PPO("CnnPolicy", env, n_steps=8, batch_size=8, device="cpu", seed=0)
+    assert model.observation_space.shape == (3, 36, 36)
+    collector = Collector(
+        model, observation_space=env.observation_space, action_space=env.action_space, keep_observations=True
+    )
+    for _ in collect(collector, env, episodes=3):
+        pass
+    data = collector.rollouts()
+    images = data.observations.reshape(-1, 36, 36, 3).astype(np.uint8).transpose(0, 3, 1, 2)
+    with torch.no_grad():
+        theirs = model.policy.get_distribution(torch.as_tensor(images.copy())).log_prob(torch.as_tensor(data.actions[:, 0]))
+    np.testing.assert_allclose(data.log_e, theirs.numpy(), atol=1e-4)
+
+
+# ---- masks ---------------------------------------------------------------------------------------------------------
+
+
+def test_masks_are_never_ignored() -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+    from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+
+    env = InvalidActionEnvDiscrete(dim=20, n_invalid_actions=10)
+    model = contrib.MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=16, device="cpu", seed=0)
+    with pytest.raises(PolicyError, match="needs the masks"):
+        evenroll.evaluate(env, model, episodes=3)
