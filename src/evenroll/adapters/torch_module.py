@@ -7,7 +7,6 @@ file and the two beside it import torch at their top, so they are themselves imp
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +55,8 @@ class TorchPolicy:
         self.calls = _watch(self, self.probes)
         if not answers_alike(self.outputs, self.distribution.same, observations, self.probes):
             raise PolicyError(NO_FUNCTION)
-        self.head = self._find_head()
+        self.head_call = self._find_head()
+        self.head = None if self.head_call is None else self.head_call.layer
         self._features: torch.Tensor | None = None
         self.projection: np.ndarray | None = None
         self.width = 0
@@ -77,14 +77,14 @@ class TorchPolicy:
     def _remember(self, module: Any, inputs: tuple[torch.Tensor, ...]) -> None:
         self._features = inputs[0]
 
-    def _find_head(self) -> torch.nn.Linear | None:
+    def _find_head(self) -> _Call | None:
         """The last linear layer whose outputs are the policy's, else the last one that ran on one row per observation."""
         rows = [c for c in self.calls if c.inputs.ndim == 2 and len(c.inputs) == len(self.probed)]
         n = sum(self.choices) or self.real
         fitting = [c for c in rows if c.outputs.shape[1] in (n, 2 * n)]
         for candidates in ([c for c in fitting if self._explains(c.outputs)], fitting, rows):
             if candidates:
-                return candidates[-1].layer
+                return candidates[-1]
         return None
 
     def _explains(self, outputs: np.ndarray) -> bool:
@@ -123,22 +123,15 @@ class TorchPolicy:
         In an MLP the first layer's input is the observation, each other layer's input is the activation of the layer
         before, and the last layer's outputs are the policy's. All of this is checked on the probes, to CLOSE.
         """
-        calls = [c for c in self.calls if c.inputs.ndim == 2]
-        if not calls or len(calls) != len(self.calls) or len(self.choices) > 1:
-            return None
-        if isinstance(self.probes, dict | tuple):
+        if len(self.choices) > 1 or isinstance(self.probes, dict | tuple):
             return None
         rows = np.asarray(self.probes, dtype=np.float64).reshape(len(self.probes), -1)
-        if calls[0].inputs.shape != rows.shape or not _close(calls[0].inputs, rows):
+        chain = next((found for name in _ACTIVATIONS if (found := self._chain(name, rows))), None)
+        if chain is None:
             return None
-        activation = None
-        for before, after in itertools.pairwise(calls):
-            fits = [name for name, f in _ACTIVATIONS.items() if _close(f(before.outputs), after.inputs)]
-            if not fits or (activation is not None and activation not in fits):
-                return None
-            activation = activation or fits[0]
-        tensors = [(c.layer.weight.detach().float().numpy(), _bias(c.layer)) for c in calls]
-        activation, log_std, squashed = activation or "tanh", None, False
+        activation, calls = chain
+        tensors = [(c.layer.weight.detach().double().numpy(), _bias(c.layer)) for c in calls]
+        log_std, squashed = None, False
         if self.real:
             scales = self.probed[:, 1::2]
             if calls[-1].outputs.shape != scales.shape or np.ptp(scales, axis=0).max() > 1e-6:
@@ -151,6 +144,18 @@ class TorchPolicy:
         )  # fmt: skip
         ours = mlp.distribution.normalised(np.array([mlp.outputs(row) for row in rows]))
         return mlp if ours.shape == self.probed.shape and _close(ours, self.probed) else None
+
+    def _chain(self, activation: str, rows: np.ndarray) -> tuple[str, list[_Call]] | None:
+        """The layers that lead from the observation to the head, found backwards. Others, of a critic say, are left out."""
+        chain, earlier = [self.head_call] if self.head_call is not None else [], self.calls
+        while chain and not _close(chain[0].inputs, rows):
+            earlier = earlier[: earlier.index(chain[0])]
+            outputs = ((c, _ACTIVATIONS[activation](c.outputs)) for c in reversed(earlier) if c.inputs.ndim == 2)
+            before = next((c for c, out in outputs if _close(out, chain[0].inputs)), None)
+            if before is None:
+                return None
+            chain.insert(0, before)
+        return (activation, chain) if chain else None
 
 
 _ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
@@ -198,7 +203,7 @@ def _watch(policy: TorchPolicy, probes: np.ndarray) -> list[_Call]:
 
 
 def _bias(layer: torch.nn.Linear) -> np.ndarray:
-    return np.zeros(layer.out_features) if layer.bias is None else layer.bias.detach().float().numpy()
+    return np.zeros(layer.out_features) if layer.bias is None else layer.bias.detach().double().numpy()
 
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:
