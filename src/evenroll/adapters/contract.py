@@ -70,8 +70,7 @@ class Model:
             raise SpecError(
                 "the probabilities of the policy's actions are not known: data of other actions says nothing of it"
             )
-        shaped = self.observations.shaped(rows)
-        encoded = [self.encode(shaped[i : i + CHUNK]) for i in range(0, len(shaped), CHUNK)]
+        encoded = [self.encode(self.observations.shaped(rows[i : i + CHUNK])) for i in range(0, len(rows), CHUNK)]
         handed = np.concatenate(encoded) if encoded else np.zeros((0, engine.obs_dim))
         width = engine.features_dim
         psi = np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32)

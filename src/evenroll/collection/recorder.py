@@ -244,7 +244,8 @@ class Recorder:
 
     def _of_lane(self, batch: Any, lane: int) -> Any:
         """A lane's own observation. A batch is a list where only some lanes have one."""
-        return batch[lane] if isinstance(batch, list) else self.model.observations.take(batch, lane)
+        listed = isinstance(batch, list) or (isinstance(batch, np.ndarray) and batch.dtype == object)
+        return batch[lane] if listed else self.model.observations.take(batch, lane)
 
     def _too_long(self, lane: int) -> bool:
         if self.horizon is None:
