@@ -154,16 +154,3 @@ def test_images_with_channels_last() -> None:
     with torch.no_grad():
         theirs = model.policy.get_distribution(torch.as_tensor(images.copy())).log_prob(torch.as_tensor(data.actions[:, 0]))
     np.testing.assert_allclose(data.log_e, theirs.numpy(), atol=1e-4)
-
-
-# ---- masks ---------------------------------------------------------------------------------------------------------
-
-
-def test_masks_are_never_ignored() -> None:
-    contrib = pytest.importorskip("sb3_contrib")
-    from sb3_contrib.common.envs import InvalidActionEnvDiscrete
-
-    env = InvalidActionEnvDiscrete(dim=20, n_invalid_actions=10)
-    model = contrib.MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=16, device="cpu", seed=0)
-    with pytest.raises(PolicyError, match="needs the masks"):
-        evenroll.evaluate(env, model, episodes=3)

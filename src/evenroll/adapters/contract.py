@@ -43,6 +43,7 @@ class Model:
     why        why nothing is balanced; None if the policy has an engine
     draws      whether `decide` draws its actions, so that it may decide otherwise when it is asked again
     begin      what to call when the episode of a lane begins, for a policy that remembers something during an episode
+    masked     whether it observes masks of its actions beside the environment's observation (masks.py)
     clips      what to say if actions were drawn outside the environment's bounds, and clipped; None where that is usual
     """
 
@@ -57,6 +58,7 @@ class Model:
     why: str | None = None
     draws: bool = False
     begin: Callable[[int, int], None] | None = None
+    masked: bool = False
     clips: str | None = None
 
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:

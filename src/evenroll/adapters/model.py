@@ -22,7 +22,7 @@ from evenroll.errors import PolicyError, SpecError
 from evenroll.policies.base import Policy
 from evenroll.policies.policy_files import load_policy
 
-__all__ = ["Model", "as_model"]
+__all__ = ["Model", "as_model", "takes_masks"]
 
 
 def as_model(
@@ -65,7 +65,7 @@ def _recognised(
     if from_sb3:
         from evenroll.adapters.sb3_models import sb3_model
 
-        return sb3_model(policy, observations, actions, deterministic, compile)
+        return sb3_model(policy, observations, actions, deterministic, compile, takes_masks(policy))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(policy, torch.nn.Module):
         from evenroll.adapters.modules import module_policy
@@ -84,3 +84,9 @@ def _is_sb3(policy: Any) -> bool:
     return hasattr(policy, "predict") and any(
         kind.__module__.startswith(("stable_baselines3.", "sb3_contrib.")) for kind in type(policy).__mro__
     )
+
+
+def takes_masks(policy: Any) -> bool:
+    """Whether a model of sb3-contrib must be told which of its actions are allowed."""
+    kinds = type(getattr(policy, "policy", policy)).__mro__
+    return any(kind.__module__.startswith("sb3_contrib.common.maskable") for kind in kinds)

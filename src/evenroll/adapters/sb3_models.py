@@ -3,6 +3,7 @@
 PPO, A2C, TRPO      `get_distribution` gives the distribution of the actions
 SAC, TQC, CrossQ    the actor gives a Gaussian, which tanh squashes: balanced before the squash
 DQN, QR-DQN         ε-greedy with the model's own exploration_rate, which is a distribution in closed form
+MaskablePPO         as PPO, among the actions that the environment allows
 TD3, DDPG, ARS      deterministic
 use_sde             the noise is a function of the state that is redrawn now and then: run as it is, on-policy
 """
@@ -10,7 +11,7 @@ use_sde             the noise is a function of the state that is redrawn now and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -18,10 +19,12 @@ import torch
 from torch.distributions import Categorical, Normal
 
 from evenroll.adapters.contract import Model, deterministic
+from evenroll.adapters.masks import with_masks
 from evenroll.adapters.modules import network
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.spaces import Actions, Observations
 from evenroll.errors import PolicyError
+from evenroll.policies.external import External
 
 SDE = (
     "the policy explores with state-dependent noise (use_sde): it stays the same for a while, so the actions of an episode "
@@ -35,14 +38,16 @@ NOTHING_DRAWN = (
 GREEDY = "{0} is greedy (its exploration_rate is 0): there is no action noise to balance, so it was evaluated on-policy"
 
 
-def sb3_model(model: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool) -> Model:
+def sb3_model(
+    model: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool, takes_masks: bool
+) -> Model:
     """A model, or its policy alone. With `most_likely` its actions are those of `predict(…, deterministic=True)`."""
     name = type(model).__name__
     policy = getattr(model, "policy", model)
     _check_spaces(name, policy, observations, actions)
     was_training = bool(getattr(policy, "training", False))
     try:
-        made = _recognised(model, policy, name, observations, actions, most_likely, compile)
+        made = _recognised(model, policy, name, observations, actions, most_likely, compile, takes_masks)
     except Exception:
         policy.set_training_mode(was_training)
         raise
@@ -51,18 +56,16 @@ def sb3_model(model: Any, observations: Observations, actions: Actions, most_lik
 
 
 def _recognised(
-    model: Any, policy: Any, name: str, observations: Observations, actions: Actions, most_likely: bool, compile: bool
-) -> Model:
+    model: Any, policy: Any, name: str, observations: Observations, actions: Actions, most_likely: bool, compile: bool,
+    takes_masks: bool,
+) -> Model:  # fmt: skip
     if hasattr(policy, "lstm_actor"):
         raise PolicyError(
             f"{name} is recurrent, which is not supported yet: its actions depend on the past, so its own rollouts are "
             "needed: stable_baselines3.common.evaluation.evaluate_policy(model, env)"
         )
-    if "mask" in type(policy).__name__.lower() or "sb3_contrib.ppo_mask" in type(model).__module__:
-        raise PolicyError(
-            f"{name} needs the masks of its actions, which evenroll does not hand over yet, and without them it is another "
-            "policy: sb3_contrib.common.maskable.evaluation.evaluate_policy(model, env) does"
-        )
+    if takes_masks:
+        return _masked(policy, name, observations, actions, most_likely)
     if most_likely:
         return deterministic(name, observations, actions, _predict(model, True))
     if getattr(policy, "use_sde", False) or getattr(getattr(policy, "actor", None), "use_sde", False):
@@ -121,6 +124,30 @@ def _squashed(policy: Any, name: str, observations: Observations, actions: Actio
     made = network(call, actor, observations, actions.squashed((low + high) / 2, (high - low) / 2), False, name)
     made.described += ", squashed"
     return made
+
+
+def _masked(policy: Any, name: str, observations: Observations, actions: Actions, most_likely: bool) -> Model:
+    """A policy that is told which actions are allowed: only these have a probability, and only these are balanced."""
+    observed = with_masks(observations, actions)
+
+    def call(batch: Any) -> Any:
+        result = policy.get_distribution(policy.obs_to_tensor(batch["observation"])[0], batch["action_mask"])
+        parts = getattr(result, "distributions", None)  # several actions at once
+        return result.distribution if parts is None else list(parts)
+
+    made = network(call, policy, observed, actions, False, f"{name} with its masks")
+    made.masked = True
+    if not most_likely:
+        return made
+    assert made.encode is not None
+    engine, encode = cast(External, made.engine), made.encode
+
+    def decide(batch: Any) -> Any:
+        return actions.to_envs(actions.distribution.mode(engine.parameters_of_actions(encode(batch))))
+
+    certain = deterministic(f"{name} with its masks", observed, actions, decide)
+    certain.masked, certain.restore = True, made.restore
+    return certain
 
 
 def _greedy(model: Any, policy: Any, name: str, observations: Observations, actions: Actions) -> Model:

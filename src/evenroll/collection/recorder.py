@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
+from evenroll.adapters.masks import ENTRY as MASK
+from evenroll.adapters.masks import joined
 from evenroll.adapters.model import Model, as_model
 from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.columns import Columns
@@ -131,10 +133,11 @@ class Recorder:
         """How many steps have been recorded so far, without the initial data."""
         return self.columns.rows
 
-    def act(self, observation: Any, active: np.ndarray | None = None) -> Any:
+    def act(self, observation: Any, active: np.ndarray | None = None, masks: Any = None) -> Any:
         """The action(s) to take.
 
         active  [lanes] in which lanes the step counts; the other lanes get an action all the same
+        masks   which actions are allowed, for a policy that takes masks: booleans, or an array of them for each lane
         """
         if self._pending:
             raise SpecError("act was called twice without observe in between")
@@ -148,6 +151,9 @@ class Recorder:
                 self._bad_step(status, self._one)
             self._record([0], self._one, self._one, stepper.actions, stepper.log_e, stepper.log_b)
             return model.actions.to_env(stepper.actions[0])
+        if model.masked:
+            observation = joined(model.observations, observation, masks, self.lanes)
+            observation[MASK] = observation[MASK] if self.batched else observation[MASK][0]
         batch = observation if self.batched else model.observations.batch(observation)
         lanes = np.flatnonzero(who).tolist()
         if model.begin is not None:
@@ -245,7 +251,9 @@ class Recorder:
     def _of_lane(self, batch: Any, lane: int) -> Any:
         """A lane's own observation. A batch is a list where only some lanes have one."""
         listed = isinstance(batch, list) or (isinstance(batch, np.ndarray) and batch.dtype == object)
-        return batch[lane] if listed else self.model.observations.take(batch, lane)
+        if listed or self.model.masked:  # a masked policy observes more than the environment gives
+            return {k: x[lane] for k, x in batch.items()} if isinstance(batch, dict) else batch[lane]
+        return self.model.observations.take(batch, lane)
 
     def _too_long(self, lane: int) -> bool:
         if self.horizon is None:
@@ -258,6 +266,8 @@ class Recorder:
         episode = self._episode[lane]
         self._ended.append((episode, terminated, success))
         if last is not None and self.keeps:
+            if self.model.masked:  # after the last step nothing is allowed, and nobody asks
+                last = {MASK: np.zeros(self.model.observations.space[MASK].shape, np.int8), "observation": last}  # type: ignore[index]
             flat = self.model.observations.structured
             self._last[episode] = (
                 self.model.observations.rows(self.model.observations.batch(last))[0] if flat else np.array(last)
