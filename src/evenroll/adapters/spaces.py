@@ -100,9 +100,14 @@ class Actions:
 
     def clipped(self, rows: np.ndarray) -> float:
         """The share of the rows that lie outside the bounds of a Box, so that the environment gets something else."""
-        if self.choices or self.squash is not None:
-            return 0.0
-        return float(((rows < self._low) | (rows > self._high)).any(axis=1).mean())
+        return 0.0 if self.choices or self.squash is not None else float(self._beyond(rows).mean())
+
+    def outside(self, played: np.ndarray) -> bool:
+        """Whether real actions as they were played lie outside the bounds, by more than rounding."""
+        return bool(self._beyond(played, SAME * (1.0 + np.abs(played).max(initial=0.0))).any())
+
+    def _beyond(self, rows: np.ndarray, by: float = 0.0) -> np.ndarray:
+        return np.asarray(((rows < self._low - by) | (rows > self._high + by)).any(axis=1))
 
     def same(self, a: np.ndarray, b: np.ndarray) -> bool:
         """Whether two sets of rows are the same actions: whole numbers are equal, real ones up to rounding."""
