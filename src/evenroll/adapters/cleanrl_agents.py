@@ -35,6 +35,40 @@ def agent_call(module: Any, tensors: Callable[[Any], Any], actions: Actions) -> 
     return None
 
 
+def agent_step(module: Any, tensors: Callable[[Any], Any], actions: Actions) -> Callable[[Any, Any], Any] | None:
+    """The step of a recurrent agent, `get_action_and_value(x, lstm_state, done, action)`; None for other modules."""
+    method = getattr(module, "get_action_and_value", None)
+    if method is None or list(inspect.signature(method).parameters)[:4] != ["x", "lstm_state", "done", "action"]:
+        return None
+
+    def step(batch: Any, state: Any) -> tuple[Any, Any]:
+        x = tensors(batch)
+        if state is None:
+            zeros = torch.zeros(module.lstm.num_layers, len(x), module.lstm.hidden_size)
+            state = zeros, zeros
+        caught: list[torch.Tensor] = []
+        hook = module.actor.register_forward_hook(lambda layer, inputs, output: caught.append(output))
+        try:
+            none = torch.zeros(len(x), dtype=torch.int64)
+            _, said, *_, state = method(x, state, torch.zeros(len(x)), none)
+        finally:
+            hook.remove()
+        result = Categorical(logits=caught[-1])
+        _compare(type(module).__name__, said, result.log_prob(none))
+        return result, state
+
+    return step
+
+
+def _compare(name: str, said: torch.Tensor, ours: torch.Tensor) -> None:
+    """Raise unless the agent's own log-probabilities are those of what was caught."""
+    if said.shape != ours.shape or float((said - ours).abs().max()) > SAME * (1.0 + float(ours.abs().max())):
+        raise PolicyError(
+            f"{name}.get_action_and_value gives other log-probabilities than its actor: give a torch.nn.Module whose "
+            "forward(x) returns the distribution of its actions"
+        )
+
+
 def _sac(actor: Any, result: Any) -> Any:
     if not isinstance(result, tuple) or len(result) != 2:
         raise PolicyError(f"{type(actor).__name__}.forward(x) does not give (mean, log_std) as CleanRL's SAC actor does")
@@ -73,12 +107,7 @@ def _ppo(agent: Any, actions: Actions) -> Callable[[torch.Tensor], Any]:
             Normal(caught[-1], agent.actor_logstd.expand_as(caught[-1]).exp()) if real else Categorical(logits=caught[-1])
         )
         if not checked:
-            ours = result.log_prob(zeros).sum(dim=1) if real else result.log_prob(zeros)
-            if said.shape != ours.shape or float((said - ours).abs().max()) > SAME * (1.0 + float(ours.abs().max())):
-                raise PolicyError(
-                    f"{name}.get_action_and_value gives other log-probabilities than its actor: give a torch.nn.Module "
-                    "whose forward(x) returns the distribution of its actions"
-                )
+            _compare(name, said, result.log_prob(zeros).sum(dim=1) if real else result.log_prob(zeros))
             checked = True
         return result
 

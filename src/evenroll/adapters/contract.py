@@ -24,6 +24,7 @@ from evenroll.policies.mlp import MLP
 from evenroll.policies.tabular import TabularSoftmax
 
 if TYPE_CHECKING:
+    from evenroll.adapters.memory import LaneMemory
     from evenroll.adapters.torch_module import TorchPolicy
 
 CHECKED = 64  # about how many observations that were met a policy is asked about again, after the collection
@@ -43,6 +44,7 @@ class Model:
     why        why nothing is balanced; None if the policy has an engine
     draws      whether `decide` draws its actions, so that it may decide otherwise when it is asked again
     begin      what to call when the episode of a lane begins, for a policy that remembers something during an episode
+    memory     what a policy remembers during an episode, for each lane
     masked     whether it observes masks of its actions beside the environment's observation (masks.py)
     clips      what to say if actions were drawn outside the environment's bounds, and clipped; None where that is usual
     """
@@ -58,11 +60,15 @@ class Model:
     why: str | None = None
     draws: bool = False
     begin: Callable[[int, int], None] | None = None
+    memory: LaneMemory | None = None
     masked: bool = False
     clips: str | None = None
 
-    def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions."""
+    def of_rows(self, rows: np.ndarray, lengths: np.ndarray | None = None) -> tuple[np.ndarray | None, np.ndarray]:
+        """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions.
+
+        lengths  those of the episodes that the observations are, one after the other, for a policy that remembers
+        """
         engine = self.engine
         if isinstance(engine, TabularSoftmax):
             return None, engine.parameters_of_actions(rows)
@@ -72,8 +78,14 @@ class Model:
             raise SpecError(
                 "the probabilities of the policy's actions are not known: data of other actions says nothing of it"
             )
-        encoded = [self.encode(self.observations.shaped(rows[i : i + CHUNK])) for i in range(0, len(rows), CHUNK)]
-        handed = np.concatenate(encoded) if encoded else np.zeros((0, engine.obs_dim))
+        handed = np.zeros((0, engine.obs_dim))
+        if len(rows) and self.memory is not None:
+            if lengths is None:
+                raise SpecError("the policy remembers: it sees whole episodes, not single observations")
+            handed = self.memory.encode_episodes(rows, lengths)
+        elif len(rows):
+            parts = (self.observations.shaped(rows[i : i + CHUNK]) for i in range(0, len(rows), CHUNK))
+            handed = np.concatenate([self.encode(part) for part in parts])
         width = engine.features_dim
         psi = np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32)
         return psi, engine.parameters_of_actions(handed)
@@ -88,7 +100,7 @@ class Model:
             return
         some = np.unique(np.linspace(0, len(rows) - 1, CHECKED).astype(int))  # the first and the last step among them
         batch = self.observations.shaped(rows[some])
-        if self.decide is not None and not self.draws:
+        if self.decide is not None and not self.draws and self.memory is None:
             if not self.actions.same(self.actions.from_env(self.decide(batch)), actions[some]):
                 raise PolicyError(
                     f"{self.described}: when asked again about observations it met, it did something else, so it is not "

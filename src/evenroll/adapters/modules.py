@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from evenroll.adapters.cleanrl_agents import agent_call
+from evenroll.adapters.cleanrl_agents import agent_call, agent_step
 from evenroll.adapters.contract import Model, deterministic
+from evenroll.adapters.memory import remembering_policy, step_of
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.spaces import TABLE_SIZE, Actions, Observations
 from evenroll.adapters.torch_module import NO_FUNCTION, TorchPolicy, tensors_for
@@ -28,12 +30,14 @@ def module_policy(module: Any, observations: Observations, actions: Actions, mos
     was_training, name = module.training, type(module).__name__
     try:
         tensors = tensors_for(module, observations.n_states is not None)
-        call = agent_call(module, tensors, actions) or (lambda batch: module(tensors(batch)))
-        if most_likely:
-            made = _most_likely(call, module, observations, actions, name)
+        remembers = agent_step(module, tensors, actions) or step_of(module, tensors)
+        if remembers is not None:
+            made = remembering_policy(remembers, module, observations, actions, name, most_likely)
         else:
-            made = network(call, module, observations, actions, compile, name)
-            made.clips = SQUASH
+            call = agent_call(module, tensors, actions) or (lambda batch: module(tensors(batch)))
+            make = _most_likely if most_likely else functools.partial(network, compile=compile)
+            made = make(call, module, observations, actions, name=name)
+        made.clips = None if most_likely else SQUASH
     except Exception:
         module.train(was_training)
         raise

@@ -3,6 +3,7 @@
 PPO, A2C, TRPO      `get_distribution` gives the distribution of the actions
 SAC, TQC, CrossQ    the actor gives a Gaussian, which tanh squashes: balanced before the squash
 DQN, QR-DQN         ε-greedy with the model's own exploration_rate, which is a distribution in closed form
+RecurrentPPO        as PPO, with the state of its LSTM for each lane
 MaskablePPO         as PPO, among the actions that the environment allows
 TD3, DDPG, ARS      deterministic
 use_sde             the noise is a function of the state that is redrawn now and then: run as it is, on-policy
@@ -20,6 +21,7 @@ from torch.distributions import Categorical, Normal
 
 from evenroll.adapters.contract import Model, deterministic
 from evenroll.adapters.masks import with_masks
+from evenroll.adapters.memory import remembering_policy
 from evenroll.adapters.modules import network
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.spaces import Actions, Observations
@@ -60,10 +62,7 @@ def _recognised(
     takes_masks: bool,
 ) -> Model:  # fmt: skip
     if hasattr(policy, "lstm_actor"):
-        raise PolicyError(
-            f"{name} is recurrent, which is not supported yet: its actions depend on the past, so its own rollouts are "
-            "needed: stable_baselines3.common.evaluation.evaluate_policy(model, env)"
-        )
+        return _recurrent(policy, name, observations, actions, most_likely)
     if takes_masks:
         return _masked(policy, name, observations, actions, most_likely)
     if most_likely:
@@ -148,6 +147,25 @@ def _masked(policy: Any, name: str, observations: Observations, actions: Actions
     certain = deterministic(f"{name} with its masks", observed, actions, decide)
     certain.masked, certain.restore = True, made.restore
     return certain
+
+
+def _recurrent(policy: Any, name: str, observations: Observations, actions: Actions, most_likely: bool) -> Model:
+    if getattr(policy, "use_sde", False) and not most_likely:
+        raise PolicyError(
+            f"{name} is recurrent and has state-dependent noise (use_sde), which is not supported: pass deterministic=True, "
+            "or use stable_baselines3.common.evaluation.evaluate_policy(model, env)"
+        )
+    layers, _, width = policy.lstm_hidden_state_shape
+
+    def step(batch: Any, state: Any) -> tuple[Any, Any]:
+        x = policy.obs_to_tensor(batch)[0]
+        n = len(next(iter(x.values())) if isinstance(x, dict) else x)
+        if state is None:
+            zeros = torch.zeros(layers, n, width)
+            state = (zeros, zeros) if isinstance(policy.lstm_actor, torch.nn.LSTM) else zeros
+        return policy.get_distribution(x, state, torch.zeros(n))
+
+    return remembering_policy(step, policy, observations, actions, name, most_likely)
 
 
 def _greedy(model: Any, policy: Any, name: str, observations: Observations, actions: Actions) -> Model:

@@ -25,7 +25,7 @@ def see(model: Model, data: Rollouts) -> Rollouts:
     _check_numbers("action", actions, model.actions.choices)
     if model.observations.n_states is not None:
         _check_numbers("state", observations, (model.observations.n_states,))
-    features, outputs = model.of_rows(observations)
+    features, outputs = model.of_rows(observations, data.all_lengths)
     if model.actions.squash is not None:
         actions = _before_squash(model, data, outputs)
         data = dataclasses.replace(data, actions=actions)
