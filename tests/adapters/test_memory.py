@@ -20,6 +20,8 @@ from evenroll.errors import PolicyError
 from evenroll.evaluation.collector import Collector
 from tests.helpers import Walk
 
+torch.set_num_threads(1)  # small networks: threads only wait for each other
+
 DISCRETE, BOX = gym.spaces.Discrete(3), gym.spaces.Box(-5.0, 5.0, (2,))
 
 
@@ -209,9 +211,10 @@ def test_states_that_cannot_be_kept_are_refused() -> None:
 
 @pytest.mark.statistical
 def test_balancing_a_recurrent_policy_lowers_the_error(base_seed: int) -> None:
-    """The mean of the first action's indicator over 40 episodes of one step has a smaller error with auto than on-policy.
+    """The value from 40 episodes has a smaller variance with auto than on-policy.
 
-    P(false) ≤ 1e-4: the ratio of mean squared errors over 200 repeats was 0.05 … 0.08 in 20 runs. Catches a ratio above 0.5.
+    P(false) ≤ 1e-4: over 400 repeats the ratio of the variances is 0.19; 60 repeats of each make it F(59, 59) times as
+    large, which exceeds 0.6/0.19 less than once in 10⁵ times. Catches a ratio above 0.6.
     """
 
     class One(Walk):
@@ -225,4 +228,4 @@ def test_balancing_a_recurrent_policy_lowers_the_error(base_seed: int) -> None:
     for sampler in ("os", "auto"):
         values = [evenroll.evaluate(One(), Gru(), sampler=sampler, episodes=40, seed=base_seed + i).value for i in range(60)]
         errors[sampler] = float(np.var(values))
-    assert errors["auto"] < 0.5 * errors["os"]
+    assert errors["auto"] < 0.6 * errors["os"]
