@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SUBSET = (  # quick ones first; what they must compile is what takes the time
     "tests/collection/test_rollouts.py::test_a_checkpoint_counts_what_has_ended_by_then",
-    "tests/intervals/test_independent.py::test_student_t_and_clopper_pearson_against_scipy",
+    "tests/intervals/test_independent.py::test_student_t_and_binomial_against_scipy",
     "tests/collection/test_trial.py::test_trajectories_are_cut_discounted_and_counted_when_finished",
     "tests/collection/test_trial.py::test_trials_do_not_share_randomness",
     "tests/samplers/test_ros.py::test_behaviour_log_probabilities_are_those_of_theta_b",
@@ -41,9 +41,7 @@ class Mutant:
 MUTANTS = (
     Mutant("sign of α", "samplers/ros.py", "min(alpha / k, LARGEST)", "-min(alpha / k, LARGEST)"),
     Mutant("missing 1/k", "samplers/ros.py", "min(alpha / k, LARGEST)", "min(alpha, LARGEST)"),
-    Mutant(
-        "swapped π_e/π_b", "collection/trial.py", "log_weight -= of_b - of_e", "log_weight += of_b - of_e"
-    ),
+    Mutant("swapped π_e/π_b", "collection/trial.py", "log_weight -= of_b - of_e", "log_weight += of_b - of_e"),
     Mutant(
         "one-sided quantile",
         "intervals/independent.py",

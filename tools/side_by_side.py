@@ -77,11 +77,11 @@ def ask(worker: subprocess.Popen[str], question: object) -> object:
     return json.loads(worker.stdout.readline())
 
 
-def one_start(sources: tuple[str, str], repeats: int) -> list[tuple[float, float]]:
+def one_start(sources: tuple[str, str], rows: list[tuple[str, str, int]], repeats: int) -> list[tuple[float, float]]:
     """The fastest of `repeats` times of each row in a new process of each checkout."""
     workers = [open_worker(source) for source in sources]
     fastest = []
-    for row in ROWS:
+    for row in rows:
         for worker in workers:
             ask(worker, ("warm", row))
         times: tuple[list[float], list[float]] = ([], [])
@@ -106,13 +106,15 @@ def main() -> None:
     parser.add_argument("second", help="the src folder of the other")
     parser.add_argument("--starts", type=int, default=20, help="how often both processes are started")
     parser.add_argument("--repeats", type=int, default=5, help="measurements of each row in each start")
+    parser.add_argument("--row", action="append", help="only this row, such as 'bandit ros'; may be given again")
     arguments = parser.parse_args()
+    rows = [row for row in ROWS if arguments.row is None or f"{row[0]} {row[1]}" in arguments.row]
     starts = []
     for number in range(arguments.starts):
-        starts.append(one_start((arguments.first, arguments.second), arguments.repeats))
+        starts.append(one_start((arguments.first, arguments.second), rows, arguments.repeats))
         print(f"start {number + 1} of {arguments.starts} done", file=sys.stderr, flush=True)
     draw = random.Random(0)
-    for row, pairs in zip(ROWS, zip(*starts, strict=True), strict=True):
+    for row, pairs in zip(rows, zip(*starts, strict=True), strict=True):
         again = sorted(ratio_of_medians(draw.choices(pairs, k=len(pairs))) for _ in range(2_000))
         name = f"{row[0]} {row[1]}" + (f", {row[2]} wide" if row[2] else "")
         print(f"{name:32} {ratio_of_medians(list(pairs)):.3f}   [{again[50]:.3f}, {again[-51]:.3f}]", flush=True)

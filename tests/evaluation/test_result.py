@@ -51,5 +51,5 @@ def test_a_gain_is_mentioned_only_where_there_is_one(found: Evaluation) -> None:
 
 
 def test_quantities_show_two_digits_of_their_half_width() -> None:
-    assert str(Quantity(12.3456, 12.0, 12.5)) == "12.346 ± 0.25"
+    assert str(Quantity(12.3456, 12.0956, 12.5956)) == "12.346 ± 0.25"
     assert str(Quantity(12.3456, None, None)) == "12.346"

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from evenroll.errors import NoEstimate, SpecError
-from evenroll.intervals.independent import NoInterval, bca, clopper_pearson, empirical_bernstein, student_t
+from evenroll.intervals.independent import NoInterval, bca, binomial, empirical_bernstein, student_t
 
 
 def efron(x: np.ndarray, draws: np.ndarray, confidence: float) -> np.ndarray:
@@ -63,10 +63,10 @@ def test_a_statistic_that_does_not_vary_has_no_bootstrap_interval() -> None:
 
 
 def test_shares_of_none_and_of_all() -> None:
-    low, high = clopper_pearson(0, 20)
+    low, high = binomial(0, 20)
     assert low == 0.0
     assert high == pytest.approx(1.0 - 0.025 ** (1 / 20))  # (1 − p)²⁰ = 2.5 %
-    assert clopper_pearson(20, 20) == pytest.approx((1.0 - high, 1.0))
+    assert binomial(20, 20) == pytest.approx((1.0 - high, 1.0))
 
 
 def test_no_interval_says_why() -> None:
@@ -74,11 +74,11 @@ def test_no_interval_says_why() -> None:
     assert NoInterval("too few") == NoInterval("too few")
 
 
-def test_student_t_and_clopper_pearson_against_scipy():
+def test_student_t_and_binomial_against_scipy():
     x = np.random.default_rng(0).exponential(size=40)
     np.testing.assert_allclose(student_t(x, 0.9), stats.t.interval(0.9, 39, x.mean(), stats.sem(x)))
     for k in (0, 3, 190, 200):
-        low, high = clopper_pearson(k, 200, 0.9)  # the shares at which k or more, and k or fewer, have a chance of 5 %
+        low, high = binomial(k, 200, 0.9)  # the shares at which k or more, and k or fewer, have a chance of 5 %
         assert (stats.binom.sf(k - 1, 200, low) if k else low + 0.05) == pytest.approx(0.05, abs=1e-9)
         assert (stats.binom.cdf(k, 200, high) if k < 200 else high - 0.95) == pytest.approx(0.05, abs=1e-9)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from evenroll.errors import EvenrollError
-from evenroll.text.numbers import two_digits
+from evenroll.text.numbers import with_interval
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -64,8 +64,7 @@ def live_result(total: int | None, quiet: bool) -> Iterator[Callable[[Any], None
         def show(now: Any) -> None:
             text = f"{now.steps:,} steps"
             if now.result is not None:
-                half = now.result.half_width
-                text += f", {now.result.value:.5g}" + ("" if half is None else f" ± {two_digits(half)}")
+                text += f", {with_interval(now.result.value, now.result.low, now.result.high)}"
                 if now.result.gradient is not None:
                     text += f", sampling error {now.result.gradient:.2g}"
             bar.update(task, completed=now.episodes, description=text)

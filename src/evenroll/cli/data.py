@@ -108,7 +108,7 @@ def diagnose(
     out.print(f"[bold]{escape(result.in_words())}[/bold]", soft_wrap=True)
     out.print(
         f"{result.episodes} episodes, {result.steps} steps; KL {significant(result.kl)}, mean |∇| {result.gradient:.3g}; "
-        f"excess {result.excess:.3g} over {result.directions} directions"
+        f"excess {result.excess:.3g} (on-policy 1 ± {result.excess_error:.1g}) over {result.directions} directions"
     )
     table = Table(title=f"farthest off (chance alone: |z| up to about {result.chance:.1f})", title_justify="left")
     table.add_column("where")

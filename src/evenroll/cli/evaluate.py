@@ -50,7 +50,8 @@ def evaluate(
     interval: IntervalOption = "auto",
     force_interval: ForceOption = False,
     bounds: Annotated[
-        tuple[float, float] | None, typer.Option(help="Smallest and largest possible return, for --interval bernstein.")
+        tuple[float, float] | None,
+        typer.Option(help="Smallest and largest possible return; no interval goes beyond."),
     ] = None,
     seed: SeedOption = 0,
     horizon: HorizonOption = None,
@@ -116,10 +117,6 @@ def show_evaluation(result: Evaluation, plot: Path | None = None) -> None:
         out.print(f"undiscounted: {others}", soft_wrap=True)
     if result.gradient is not None:
         out.print(f"distance from on-policy: KL {significant(result.kl)}, mean |∇| {significant(result.gradient)}")
-    if result.runs_away:
-        out.print(
-            f"[red]{escape(result.sampler)} runs away from the policy[/red] (KL {result.behavior_kl:.2g} a step): use auto"
-        )
     if result.effective_sample_size is not None:
         share = 100 * (result.largest_weight or 0)
         out.print(f"effective sample size {result.effective_sample_size:.1f}, largest weight {share:.2g} % of all")

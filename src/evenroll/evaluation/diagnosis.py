@@ -12,6 +12,7 @@ from evenroll.adapters.model import Model
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
 from evenroll.errors import DataError, NoEstimate
+from evenroll.estimators.imbalance import imbalance
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
 from evenroll.policies import External, TabularSoftmax
@@ -43,11 +44,12 @@ class Diagnosis:
     """What `diagnose` found.
 
     kl, gradient     the paper's two measures of sampling error; kl is None where the policy's network runs elsewhere
-    excess           SᵀK⁻¹S / D: the imbalance of the scores relative to chance. On-policy data has about 1; less is better.
-    directions       D, the number of scores that can be out of balance
+    excess           the imbalance of the scores relative to chance: on-policy data has about 1, and less is better
+    excess_error     the standard deviation that the excess of on-policy data has by chance
+    directions       how many scores can be out of balance (estimators/imbalance.py)
     value            the mean return
     balanced         the estimate with the luck of the actions taken out; None if there are too few episodes
-    repair_steps     about how many new steps of `auto` bring the excess down to 1; 0 if it is there already
+    repair_steps     about how many new steps of `auto` bring the excess down to 1; 0 if chance explains it already
     chance           the |z| that the worst of all the cells has by chance alone
     cells            the parts of the data that are farthest off, the worst first
     """
@@ -58,6 +60,7 @@ class Diagnosis:
     kl: float | None
     gradient: float
     excess: float
+    excess_error: float
     directions: int
     value: float
     balanced: float | None
@@ -73,8 +76,11 @@ class Diagnosis:
         return math.ceil(self.repair_steps / self.mean_length)
 
     def in_words(self) -> str:
-        if self.excess <= 1.0:
-            text = f"The data is at least as balanced as on-policy data would be (excess {self.excess:.2g} of chance)."
+        chance = f"excess {self.excess:.2g}, where on-policy data has 1 ± {self.excess_error:.1g}"
+        if self.excess < 1.0 - 2.0 * self.excess_error:
+            text = f"The data is better balanced than on-policy data would be ({chance})."
+        elif self.excess <= 1.0 + 2.0 * self.excess_error:
+            text = f"The data is as balanced as on-policy data would be ({chance})."
         else:
             text = (
                 f"The data is off: its scores are {math.sqrt(self.excess):.3g} times as far from balance as chance would "
@@ -92,15 +98,12 @@ def diagnose(data: Rollouts, model: Model) -> Diagnosis:
     data = see(model, data)
     engine = model.engine
     assert engine is not None
-    psi, outputs = model.of_rows(data.column("observations"), data.all_lengths)
+    _, outputs = model.of_rows(data.column("observations"), data.all_lengths)
     observations, actions = data.column("observations"), data.column("actions")
     distribution = model.actions.distribution
     scores, spread = distribution.scores(outputs, actions), distribution.variances(outputs)
-    if psi is None:
-        assert isinstance(distribution, Categorical)
-        excess, directions = _table_excess(observations, scores, distribution.probabilities(outputs))
-    else:
-        excess, directions = _excess(_discounts(data), psi.astype(np.float64), scores, spread, distribution.score_kinds)
+    found = imbalance(data, engine)
+    off = found.excess > 1.0 + 2.0 * found.error
     try:
         balanced = score_regression(data, engine).value
     except NoEstimate:
@@ -112,42 +115,17 @@ def diagnose(data: Rollouts, model: Model) -> Diagnosis:
         mean_length=float(data.lengths.mean()),
         kl=None if isinstance(engine, External) else kl_sampling_error(data, engine),
         gradient=gradient_sampling_error(data, engine),
-        excess=excess,
-        directions=directions,
+        excess=found.excess,
+        excess_error=found.error,
+        directions=max(round(found.directions), 1),
         value=float(data.returns.mean()),
         balanced=balanced,
-        repair_steps=repair_steps(excess, directions, data.steps, float(data.lengths.mean())),
+        repair_steps=repair_steps(found.excess, round(found.directions), data.steps, float(data.lengths.mean()))
+        if off
+        else 0,
         chance=math.sqrt(2.0 * math.log(max(len(cells), 2))),
         cells=tuple(sorted(cells, key=lambda c: -abs(c.z))[:SHOWN]),
     )
-
-
-def _discounts(data: Rollouts) -> np.ndarray:
-    lengths = np.append(data.lengths, data.steps - int(data.lengths.sum()))
-    t = np.arange(data.steps) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return np.asarray(data.gamma ** t.astype(np.float64))
-
-
-def _excess(discount: np.ndarray, psi: np.ndarray, scores: np.ndarray, spread: np.ndarray, kinds: int) -> tuple[float, int]:
-    """(SᵀK⁻¹S/D, D) with S = Σ γᵗ x ⊗ ψ and K = Σ γ²ᵗ Var(x) ψψᵀ. All scores share one K, as they do in `auto`."""
-    weighted = discount[:, None] * psi
-    S = scores.T @ weighted
-    K = (weighted * (spread.sum(axis=1) / kinds)[:, None]).T @ weighted
-    K += np.eye(len(K)) * max(float(np.trace(K)) / len(K) / len(psi), 1e-12)
-    directions = psi.shape[1] * kinds
-    return float(np.sum(S * np.linalg.solve(K, S.T).T)) / directions, directions
-
-
-def _table_excess(observations: np.ndarray, scores: np.ndarray, p: np.ndarray) -> tuple[float, int]:
-    """Pearson's χ² over its degrees of freedom: Σ (count − expected)²/expected of all actions in the states met."""
-    states, state_of_step = np.unique(observations[:, 0].astype(np.int64), return_inverse=True)
-    off, expected = np.zeros((len(states), p.shape[1])), np.zeros((len(states), p.shape[1]))
-    np.add.at(off, state_of_step, scores)
-    np.add.at(expected, state_of_step, p)
-    possible = expected > 0
-    freedom = int(possible.sum() - len(states))
-    square = np.divide(off**2, expected, out=np.zeros_like(off), where=possible)
-    return float(square.sum()) / max(freedom, 1), max(freedom, 1)
 
 
 def repair_steps(excess: float, directions: int, steps: int, length: float) -> int:

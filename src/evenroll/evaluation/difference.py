@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
 from evenroll.estimators import get_estimator
@@ -25,9 +27,10 @@ from evenroll.evaluation.looking import Look
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.intervals.balanced import balanced_interval
-from evenroll.intervals.independent import Interval, student_t
+from evenroll.intervals.independent import Interval, NoInterval, student_t
+from evenroll.intervals.outcomes import around, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
-from evenroll.text.numbers import two_digits
+from evenroll.text.numbers import with_interval
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ class Difference:
     """How much more the first policy is worth than the second.
 
     value       the estimate of the difference: the first policy's value minus the second's
-    low, high   the interval, which holds the true difference with probability `confidence`
+    low, high   the interval, which holds the true difference with probability `confidence`; None if there is none
     confidence  the confidence of the interval
+    why         the reason why there is no interval; None if there is one
     note        what to know about the interval, or None
     alone       the half-width if each policy had met its own starts, for comparison; None if one has no interval
     first       the evaluation of the first policy
@@ -44,33 +48,36 @@ class Difference:
     """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     confidence: float
+    why: str | None
     note: str | None
     alone: float | None
     first: Evaluation
     second: Evaluation
 
     @property
-    def half_width(self) -> float:
-        return (self.high - self.low) / 2
+    def half_width(self) -> float | None:
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "first": self.first.to_json(), "second": self.second.to_json()}
 
     def __str__(self) -> str:
-        level = f"{100 * self.confidence:g} %"
-        return f"{self.value:+.5g} ± {two_digits(self.half_width)} ({level}), {self.first.episodes} episodes each"
+        number = with_interval(self.value, self.low, self.high, "+.5g", f"{100 * self.confidence:g} %")
+        return f"{number}{' (no interval)' if self.low is None else ''}, {self.first.episodes} episodes each"
 
     def in_words(self) -> str:
+        values = f"{self.first.value:.5g} against {self.second.value:.5g}"
+        if self.low is None or self.high is None:
+            return f"Which is better cannot be told: {values}; no interval: {self.why}."
         if self.low > 0.0:
             verdict = "The first policy is better"
         elif self.high < 0.0:
             verdict = "The second policy is better"
         else:
             verdict = "Which is better cannot be told yet"
-        values = f"{self.first.value:.5g} against {self.second.value:.5g}"
         note = "" if self.note is None else f" Note: {self.note}."
         return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}"
 
@@ -109,13 +116,24 @@ def difference(
     value = results[0].value - results[1].value
     halves = [result.half_width for result in results]
     alone = None if halves[0] is None or halves[1] is None else math.hypot(halves[0], halves[1])
-    return Difference(value, interval.low, interval.high, confidence, interval.note, alone, results[0], results[1])
+    if isinstance(interval, NoInterval):
+        return Difference(value, None, None, confidence, interval.why, None, alone, results[0], results[1])
+    return Difference(value, interval.low, interval.high, confidence, None, interval.note, alone, results[0], results[1])
 
 
-def _interval(first: Source, second: Source, confidence: float) -> Interval:
+def _interval(first: Source, second: Source, confidence: float) -> Interval | NoInterval:
     gaps = first.rollouts().returns - second.rollouts().returns
+    n = len(gaps)
+    if float(np.ptp(gaps)) == 0.0:
+        rare = other_outcomes(n, confidence)
+        return NoInterval(
+            f"all {n} differences were equal; one that was not seen may have a probability of up to {rare:.2g}, and how "
+            "large it would be is not known"
+        )
     if all(source.policy is None or source.sampler.independent for source in (first, second)):
-        return Interval(*student_t(gaps, confidence), confidence, "t")
-    engines = [(source.rollouts(), source.policy) for source in (first, second) if source.policy is not None]
-    fit = regress(gaps, [action_part(data, policy) for data, policy in engines])
-    return balanced_interval(fit, gaps, float(gaps.mean()), confidence)
+        made = Interval(*student_t(gaps, confidence), confidence, "t")
+    else:
+        engines = [(source.rollouts(), source.policy) for source in (first, second) if source.policy is not None]
+        fit = regress(gaps, [action_part(data, policy) for data, policy in engines])
+        made = balanced_interval(fit, gaps, float(gaps.mean()), confidence)
+    return around(made, rare_differences(gaps, confidence))

@@ -99,7 +99,9 @@ def evaluate(
     half_width  stop as soon as the interval is this narrow: a number, or "5%" of the value. Then `episodes` is the most to
                 collect (100,000 by default). The interval stays valid although it is looked at repeatedly
                 (intervals/stopping.py).
-    interval    auto or score; for independent trajectories also t, bca or bernstein, which needs the `bounds` of returns
+    interval    auto or score; for independent trajectories also t, bca or bernstein, which needs `bounds`
+    bounds      the smallest and the largest possible return, if they are known. No interval goes beyond them, and equal
+                returns, which have no spread, get an interval only with them.
     progress    is called now and then while collecting
     """
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
@@ -140,7 +142,7 @@ def evaluate_source(
         return source.rollouts()
 
     def see(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(data, source.policy, source.sampler, source.divergence, level)
+        return look.at(data, source.policy, source.sampler, level)
 
     known = None
     with single_threaded_blas():

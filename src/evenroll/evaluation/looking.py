@@ -13,6 +13,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator, get_estimator
+from evenroll.estimators.imbalance import imbalance
 from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
@@ -25,6 +26,7 @@ from evenroll.samplers import Sampler
 ENOUGH_TO_TELL = 30  # with fewer episodes the share of the actions' luck is not reported; as FEWEST of the intervals
 # If a share s of the variance can be removed, steps are saved by a factor of at most 1/(1 − s): 1.4 at this share.
 LITTLE = 0.3
+BOUNDS = {"length": (1.0, math.inf), "success": (0.0, 1.0)}  # what a quantity can be at all
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Look:
 
     interval  auto, score, t, bca or bernstein
     force     allow an interval for independent trajectories although these are not independent
-    bounds    the smallest and the largest possible return, for bernstein
+    bounds    the smallest and the largest possible return, if they are known; bernstein needs them
     """
 
     estimator: Estimator
@@ -42,7 +44,7 @@ class Look:
     bounds: tuple[float, float] | None = None
 
     def at(
-        self, data: Rollouts, policy: Policy | None, sampler: Sampler, divergence: Divergence, confidence: float
+        self, data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float
     ) -> tuple[float, Interval | NoInterval]:
         """The estimate, and the interval that belongs to it or the reason why there is none."""
         estimator = self.estimator
@@ -61,9 +63,30 @@ class Look:
             raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
         if isinstance(interval, Interval) and not math.isfinite(interval.high - interval.low):
             return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
-        if isinstance(interval, Interval) and interval.kind == "score" and divergence.runs_away:
-            return value, NoInterval(f"{sampler} runs away from the policy, and the data with it")
+        if isinstance(interval, Interval) and interval.kind == "score":
+            away = runs_away(data, policy, sampler)
+            if away is not None:
+                return value, NoInterval(away)
         return value, interval
+
+
+def runs_away(data: Rollouts, policy: Policy | None, sampler: Sampler) -> str | None:
+    """The guard: what to say if a sampler left its actions farther from balance than chance would have; None if it did not.
+
+    How far the behaviour was from the policy does not tell. A sampler that corrects itself may be far from it at every step,
+    and its data closer to balance for that (docs/experiments-auto.md, "The guard"). Data of one's own to start from may be
+    off balance for other reasons, and samplers that do not aim at balance are not judged by it.
+    """
+    if policy is None or sampler.independent or sampler.name == "bpg" or data.initial_episodes or data.steps == 0:
+        return None
+    found = imbalance(data, policy)
+    if not found.more_than_chance:
+        return None
+    instead = "use --sampler os" if sampler.name == "auto" else "use auto, or a smaller step size"
+    return (
+        f"{sampler} runs away from the policy: its actions are {found.excess:.2g} times as far from balance as on-policy "
+        f"sampling leaves them: {instead}"
+    )
 
 
 @dataclass(frozen=True)
@@ -83,7 +106,7 @@ class Seen:
     remark: str | None = None
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(self.data, self.policy, self.sampler, self.divergence, confidence)
+        return look.at(self.data, self.policy, self.sampler, confidence)
 
 
 def report(
@@ -121,7 +144,7 @@ def report(
             gradient=None if policy is None else gradient_sampling_error(data, policy),
             behavior_kl=divergence.kl,
             behavior_largest=divergence.largest,
-            runs_away=divergence.runs_away,
+            runs_away=runs_away(data, policy, seen.sampler) is not None,
             effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
             largest_weight=None if log_weights is None else largest_weight(log_weights),
             policy=seen.described,
@@ -153,26 +176,27 @@ def _remark(seen: Seen, share: float | None) -> str | None:
         return seen.remark
     first = "" if seen.remark is None else f"{seen.remark}. "
     return first + (
-        f"little can be gained by balancing here: only about {share:.0%} of the returns' variance was found to come from "
-        "the policy's own choices, the rest from start states and the environment"
+        f"balancing narrows this interval little: {share:.0%} of the returns' variance was found to come from the policy's "
+        f"own choices; the rest is start states, the environment, or choices whose worth {seen.data.episodes} episodes do "
+        "not show"
     )
 
 
 def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
     """Other means over the same trajectories. Each is the undiscounted return of other rewards (`other_rewards`)."""
-    data, plain = seen.data, Look(get_estimator("mc"))
+    data, mean = seen.data, get_estimator("mc")
     result: dict[str, Quantity] = {}
     known: list[tuple[np.ndarray, str]] = []
     for name, rewards in other_rewards(data).items():
         same = next((other for before, other in known if np.array_equal(before, rewards)), None)
-        if same is not None:  # if the reward is 1 a step, the return is the length
+        if same is not None and name != "success":  # if the reward is 1 a step, the return is the length
             result[name] = result[same]
             continue
         owner = np.repeat(np.arange(data.episodes), data.lengths)
         returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
         variant = replace(seen, data=replace(data, gamma=1.0, returns=returns, rewards=rewards))
         try:
-            value, interval = variant.look(plain, confidence)
+            value, interval = variant.look(Look(mean, bounds=BOUNDS.get(name)), confidence)
         except NoEstimate:
             continue
         low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from evenroll.text.numbers import two_digits
+from evenroll.text.numbers import with_interval
 
 WORTH_A_WORD = 1.1  # a gain is mentioned if on-policy sampling would need more than this many times the episodes; a choice
 
@@ -21,8 +21,7 @@ class Quantity:
     high: float | None
 
     def __str__(self) -> str:
-        half = None if self.low is None or self.high is None else (self.high - self.low) / 2
-        return f"{self.value:.5g}" if half is None else f"{self.value:.5g} ± {two_digits(half)}"
+        return with_interval(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Evaluation:
     low, high              The interval, which holds the true value with probability `confidence`.
     confidence             The confidence that was asked for, such as 0.95.
     why                    The reason why there is no interval. It is None if there is one.
-    interval               How the interval was made: t, bca, bernstein or score.
+    interval               How the interval was made: t, bca, bernstein, binomial or score.
     note                   What to know about the interval.
     fallback               Whether the interval is wider than its method alone would make it, because data is scarce.
     exact                  Whether the data determines the value up to rounding. Then the interval holds the value, and
@@ -53,7 +52,7 @@ class Evaluation:
                            out in its exact proportion.
     behavior_kl            How far the behaviour π_b was from π_e: the mean of KL(π_b ‖ π_e) over the steps, in nats.
     behavior_largest       The largest |log π_b/π_e| of an action that was looked at.
-    runs_away              Whether π_b was so far from π_e that the states visited are no longer those of π_e.
+    runs_away              Whether the actions are surely farther from balance than on-policy sampling would leave them.
     effective_sample_size  How many equally weighted trajectories the importance weights are worth.
     largest_weight         The largest importance weight's share of all weight.
     policy                 How the policy was run, in a few words.
@@ -108,12 +107,11 @@ class Evaluation:
         return (self.low + self.high) / 2 if self.exact and self.low is not None and self.high is not None else None
 
     def __str__(self) -> str:
-        half = self.half_width
         if self._known is not None:
             text = f"{self._known:.10g}, exact up to rounding"
         else:
-            level = "" if half is None else f" ± {two_digits(half)} ({100 * self.confidence:g} %)"
-            text = f"{self.value:.5g}{level}"
+            text = with_interval(self.value, self.low, self.high, level=f"{100 * self.confidence:g} %")
+            text += " (no interval)" if self.low is None else ""
         text += f", {self.episodes} episodes"
         worth = self.on_policy_episodes
         if worth is not None and not self.exact and self.interval == "score" and worth > WORTH_A_WORD * self.episodes:
@@ -122,14 +120,17 @@ class Evaluation:
 
     def in_words(self) -> str:
         """What was found: the value, its interval, and what the same precision costs on-policy."""
-        half = self.half_width
-        if half is None:
+        if self.low is None:
             return f"The policy is worth about {self.value:.5g}; no interval: {self.why}."
         level = f"{100 * self.confidence:g} %"
         if self._known is not None:
             text = f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."
         else:
-            text = f"The policy is worth {self.value:.5g} ± {two_digits(half)} ({level}: {self.low:.5g} … {self.high:.5g})."
+            number = with_interval(self.value, self.low, self.high)
+            ends = f"({level}: {self.low:.5g} … {self.high:.5g})"
+            text = (
+                f"The policy is worth {number} {ends}." if "±" in number else f"The policy is worth {self.value:.5g} {ends}."
+            )
             text += f" Note: {self.note}." if self.note else ""
         if self.on_policy_episodes is not None and not self.exact and self.interval == "score":
             times = self.on_policy_episodes / self.episodes

@@ -20,7 +20,25 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import SpecError
 from evenroll.estimators.score_regression import ROUNDING, ScoreRegression, score_regression
 from evenroll.estimators.table import Estimator
-from evenroll.intervals.independent import Interval, NoInterval, bca, empirical_bernstein, student_quantile, student_t
+from evenroll.intervals.independent import (
+    Interval,
+    NoInterval,
+    bca,
+    binomial,
+    empirical_bernstein,
+    student_quantile,
+    student_t,
+)
+from evenroll.intervals.outcomes import (
+    SEEN_OFTEN,
+    around,
+    check_bounds,
+    effective_outcomes,
+    equal_returns,
+    rare_outcomes,
+    two_values,
+    within,
+)
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
 
@@ -69,9 +87,34 @@ def balanced_interval(
     if exact:
         centre, half = fit.value, 0.0
         off = estimate - fit.value
-        notes.append("the scores explain every return" + (f"; {estimator} is off by {off:+.2g}" if off else ""))
+        seen = "the scores explain every return, so the value is known unless the environment can do what it did not do here"
+        notes.append(seen + (f"; {estimator} is off by {off:+.2g}" if off else ""))
     half += ROUNDING * float(np.abs(returns).max())
     return Interval(centre - half, centre + half, confidence, "score", "; ".join(notes) or None, fell_back, exact)
+
+
+def outcomes_interval(
+    fit: ScoreRegression, returns: np.ndarray, values: tuple[float, float], estimate: float, confidence: float
+) -> Interval:
+    """The interval of balanced data whose returns take two values only (intervals/outcomes.py).
+
+    It is that of a share whose standard error is the regression's. Where one of the two values is rare, the regression says
+    too little, and the interval is that of independent outcomes. The estimate, which may be unbalanced, lies within it.
+    """
+    low, high = values
+    n, scale = len(returns), high - low
+    often = int(np.sum(returns == high))
+    share = min(max((fit.value - low) / scale, 0.0), 1.0)
+    trusted = n >= FEWEST and min(often, n - often) >= SEEN_OFTEN
+    outcomes = effective_outcomes(share, fit.error / scale, fit.freedom, n, confidence) if trusted else float(n)
+    if not trusted:
+        share = often / n
+    least, most = binomial(share * outcomes, outcomes, confidence)
+    least, most = max(least - fit.unseen, 0.0), min(most + fit.unseen, 1.0)
+    inside = min(max((estimate - low) / scale, 0.0), 1.0)
+    least, most = min(least, inside), max(most, inside)
+    note = f"returns are {low:g} or {high:g}" + ("" if trusted else ": as wide as for independent trajectories")
+    return Interval(low + least * scale, low + most * scale, confidence, "score", note, not trusted)
 
 
 def estimate_with_interval(
@@ -89,18 +132,31 @@ def estimate_with_interval(
 
     `auto` is Student's t for mc on independent on-policy trajectories and for ois. Otherwise it is `score`.
     A kind that is meant for independent trajectories is refused on dependent data. `force` allows it, and its note says so.
+    Equal returns have no spread, whatever the kind: `equal_returns` says what they show. Two values are counted.
+
+    bounds  the smallest and the largest possible return, if they are known: no interval goes beyond them
     """
     if kind not in KINDS:
         raise SpecError(f"unknown interval {kind!r}; known: {', '.join(KINDS)}")
+    returns = rollouts.returns
+    if len(returns):
+        check_bounds(returns, bounds)
+    if len(returns) >= 3 and float(np.ptp(returns)) == 0.0 and kind != "bernstein":
+        return estimator(rollouts, policy), equal_returns(float(returns[0]), len(returns), confidence, bounds)
     on_policy = sampler.independent and sampler.on_policy and rollouts.initial_episodes == 0
     weighted = estimator.name == "ois"  # given the past, each w·g has mean v: a martingale
+    counted = kind == "auto" and estimator.name in ("mc", "score")  # other estimates need not lie between two values
+    values = two_values(returns) if counted and rollouts.episodes >= 3 else None
     if kind == "auto" and (weighted or (on_policy and estimator.name == "mc")):
         kind = "t"
     if kind in IID_KINDS:
         estimate = estimator(rollouts, policy)
         if rollouts.episodes < 3:
             return estimate, TOO_FEW
-        return estimate, _iid_interval(rollouts, sampler, estimator.name, confidence, kind, force, bounds, on_policy)
+        if values is not None:
+            return estimate, _share_interval(returns, values, confidence)
+        made = _iid_interval(rollouts, sampler, estimator.name, confidence, kind, force, bounds, on_policy)
+        return estimate, within(made if kind == "bernstein" else around(made, rare_outcomes(returns, confidence)), bounds)
     if sampler.name in ("off", "bpg"):
         why = f"{estimator.name} on {sampler.name} data: the behaviour is not near π_e; ois has an interval there"
         return estimator(rollouts, policy), NoInterval(why)
@@ -108,7 +164,18 @@ def estimate_with_interval(
         return estimator(rollouts, policy), TOO_FEW
     fit = score_regression(rollouts, policy)
     estimate = fit.value if estimator.name == "score" else estimator(rollouts, policy)
-    return estimate, balanced_interval(fit, rollouts.returns, estimate, confidence, estimator=estimator.name)
+    if values is not None and not fit.exact:
+        return estimate, outcomes_interval(fit, returns, values, estimate, confidence)
+    made = balanced_interval(fit, returns, estimate, confidence, estimator=estimator.name)
+    return estimate, within(made if made.exact else around(made, rare_outcomes(returns, confidence)), bounds)
+
+
+def _share_interval(returns: np.ndarray, values: tuple[float, float], confidence: float) -> Interval:
+    """The exact binomial interval of independent returns that take two values."""
+    low, high = values
+    least, most = binomial(int(np.sum(returns == high)), len(returns), confidence)
+    note = f"returns are {low:g} or {high:g}"
+    return Interval(low + least * (high - low), low + most * (high - low), confidence, "binomial", note)
 
 
 def _iid_interval(

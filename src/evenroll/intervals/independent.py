@@ -21,7 +21,7 @@ BATCH = 100  # resamples in memory at once: 16 MB at n = 20,000
 class Interval:
     """low ≤ v ≤ high with probability `confidence`.
 
-    kind      how it was made: t, bca or bernstein for independent trajectories, score for balanced data
+    kind      how it was made: t, bca, bernstein or binomial for independent trajectories, score for balanced data
     note      what to know about the interval, or None
     fallback  whether it is wider than its method alone would make it, because there is too little data for the method
     exact     whether the regression left nothing but rounding error. Then the interval holds the value itself; it holds the
@@ -111,12 +111,14 @@ def empirical_bernstein(
     return max(least, mean - half), min(most, mean + half)
 
 
-def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact binomial interval of a share."""
-    from scipy import stats
+def binomial(successes: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a share (Clopper and Pearson 1934). The numbers need not be whole (`outcomes.py`)."""
+    from scipy import special
 
-    limits = stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
-    return float(limits.low), float(limits.high)
+    tail = (1.0 - confidence) / 2
+    low = 0.0 if successes <= 0.0 else float(special.betaincinv(successes, trials - successes + 1.0, tail))
+    high = 1.0 if successes >= trials else float(special.betaincinv(successes + 1.0, trials - successes, 1.0 - tail))
+    return low, high
 
 
 def _count(values: np.ndarray) -> int:

@@ -17,7 +17,7 @@ from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.executors.pool import Pool, get_pool, in_order
 from evenroll.intervals.balanced import estimate_with_interval
-from evenroll.intervals.independent import Interval, NoInterval, clopper_pearson, student_t
+from evenroll.intervals.independent import Interval, NoInterval, binomial, student_t
 from evenroll.intervals.stopping import MOST_EPISODES, Target, collect_until
 from evenroll.policies import Policy
 from evenroll.study.method import Method, MethodLike, get_method
@@ -120,7 +120,7 @@ def coverage(
     return Coverage(
         str(domain), str(parsed), known, value_se, episodes if target is None else float(stopped.mean()), confidence,
         repeats, inside / repeats,
-        *clopper_pearson(inside, repeats), half,
+        *binomial(inside, repeats), half,
         math.nan if steady else half / (1.96 * spread), _ratio(half, float(iid.mean())),
         float(fallback.mean()), float(exact.mean()), math.nan if steady else (float(estimate.mean()) - known) / spread,
     )  # fmt: skip
