@@ -1,26 +1,20 @@
-"""Policies that remember during an episode, with a state that they take and give: step(observations, state) → result, state.
+"""What a policy remembers during an episode, for each lane: step(observations, state) → result, state.
 
-Each lane has a state of its own. It is forgotten when an episode of the lane begins: then the policy gets None. What goes
-into the last linear layer, which knows the state, are the features, so balancing needs nothing else.
+The state of a lane is forgotten when an episode of the lane begins: then the policy gets None.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from evenroll.adapters.contract import Model, deterministic
-from evenroll.adapters.spaces import Actions, Observations
-from evenroll.adapters.torch_module import TorchPolicy
+from evenroll.adapters.spaces import Observations
 from evenroll.errors import PolicyError
-from evenroll.policies.external import External
 from evenroll.text.numbers import first_line
 
-NAMES = ("state", "states", "hidden", "hidden_state", "hx", "lstm_state", "rnn_state")  # of a parameter that is a state
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -130,46 +124,3 @@ def _leaves(state: Any) -> list[torch.Tensor]:
 
 def _rebuilt(like: Any, leaves: Any) -> Any:
     return next(leaves) if isinstance(like, torch.Tensor) else tuple(_rebuilt(part, leaves) for part in like)
-
-
-def step_of(module: Any, tensors: Callable[[Any], Any]) -> Step | None:
-    """The step of a module that remembers: its method `step`, or a `forward` that takes a state; None for other modules."""
-    takes = list(inspect.signature(module.forward).parameters) if type(module).forward is not torch.nn.Module.forward else []
-    if callable(getattr(module, "step", None)):
-        run = module.step
-    elif len(takes) > 1 and takes[1] in NAMES:
-        run = module
-    else:
-        return None
-
-    def step(batch: Any, state: Any) -> tuple[Any, Any]:
-        given = run(tensors(batch), state)
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise PolicyError(
-                f"{type(module).__name__} must give (distribution or logits, state), not {type(given).__name__}"
-            )
-        return given
-
-    return step
-
-
-def remembering_policy(
-    step: Step, module: Any, observations: Observations, actions: Actions, name: str, most_likely: bool
-) -> Model:
-    """A policy with a state for each lane."""
-    memory = LaneMemory(step, observations)
-    torch_policy = TorchPolicy(memory.call, module, observations, actions)
-    memory.encode_batch = torch_policy.encode
-    actions, note = torch_policy.reading.actions, torch_policy.reading.note
-    engine = External(torch_policy.width, choices=actions.choices, gaussian=actions.real)
-    described = f"{name}, recurrent, through torch, {torch_policy.width} features{note}"
-    if most_likely:
-
-        def decide(batch: Any) -> Any:
-            return actions.to_envs(actions.distribution.mode(engine.parameters_of_actions(memory.encode(batch))))
-
-        made = deterministic(f"{name}, recurrent", observations, actions, decide)
-    else:
-        made = Model(described, observations, actions, engine, memory.encode)
-    made.restore, made.begin, made.memory = [torch_policy.close], memory.begin, memory
-    return made

@@ -11,8 +11,8 @@ import torch
 
 from evenroll.adapters.cleanrl_agents import agent_call, agent_step
 from evenroll.adapters.contract import Model, deterministic
-from evenroll.adapters.memory import remembering_policy, step_of
 from evenroll.adapters.probing import answers_alike
+from evenroll.adapters.recurrent import remembering_policy, step_of
 from evenroll.adapters.spaces import TABLE_SIZE, Actions, Observations
 from evenroll.adapters.torch_module import NO_FUNCTION, TorchPolicy, tensors_for
 from evenroll.errors import PolicyError

@@ -21,9 +21,9 @@ from torch.distributions import Categorical, Normal
 
 from evenroll.adapters.contract import Model, deterministic
 from evenroll.adapters.masks import with_masks
-from evenroll.adapters.memory import remembering_policy
 from evenroll.adapters.modules import network
 from evenroll.adapters.probing import answers_alike
+from evenroll.adapters.recurrent import remembering_policy
 from evenroll.adapters.spaces import Actions, Observations
 from evenroll.errors import PolicyError
 from evenroll.policies.external import External
