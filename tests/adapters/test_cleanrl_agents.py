@@ -153,8 +153,8 @@ def test_agents_that_do_something_else_are_refused() -> None:
             probs = Categorical(logits=self.actor(x) / 0.5)
             return action, probs.log_prob(action), probs.entropy(), self.critic(x)
 
-    class Recurrent(Agent):
-        def get_action_and_value(self, x, lstm_state, done, action=None):
+    class Other(Agent):
+        def get_action_and_value(self, x, memory, action=None):
             raise AssertionError
 
     class Headless(Agent):
@@ -173,7 +173,7 @@ def test_agents_that_do_something_else_are_refused() -> None:
 
     for agent, text in (
         (Hot(), "other log-probabilities than its actor"),
-        (Recurrent(), r"takes x, lstm_state, done, action: known is \(x, action\)"),
+        (Other(), r"takes x, memory, action: known is \(x, action\)"),
         (Headless(), "neither `actor`"),
         (Plain(), "has no forward: wrap it in a torch.nn.Module"),
     ):

@@ -154,3 +154,76 @@ def test_images_with_channels_last() -> None:
     with torch.no_grad():
         theirs = model.policy.get_distribution(torch.as_tensor(images.copy())).log_prob(torch.as_tensor(data.actions[:, 0]))
     np.testing.assert_allclose(data.log_e, theirs.numpy(), atol=1e-4)
+
+
+# ---- sb3-contrib ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["TQC", "CrossQ"])
+def test_squashed_models_of_sb3_contrib(name: str) -> None:
+    """The likeliest action is the library's, and the Gaussian before the squash is its actor's."""
+    kind = getattr(pytest.importorskip("sb3_contrib"), name)
+    model, env = kind("MlpPolicy", Walk(BOX), **SMALL), Walk(BOX)
+    data = collected(model, env, 10).rollouts()
+    with torch.no_grad():
+        mean, log_std, _ = model.policy.actor.get_action_dist_params(torch.as_tensor(data.observations).float())
+        theirs = torch.distributions.Normal(mean, log_std.exp()).log_prob(torch.as_tensor(data.actions)).sum(dim=1)
+    np.testing.assert_allclose(data.log_e, theirs.numpy(), atol=1e-4)
+    np.testing.assert_allclose(np.array(env.seen), model.policy.unscale_action(np.tanh(data.actions)), atol=1e-5)
+    likeliest = as_model(model, env.observation_space, BOX, deterministic=True)
+    x = likeliest.observations.probes()
+    np.testing.assert_array_equal(likeliest.decide(x), model.predict(x, deterministic=True)[0])
+
+
+def test_quantiles_explore_too() -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+    model, env = contrib.QRDQN("MlpPolicy", Walk(gym.spaces.Discrete(3)), **SMALL), Walk(gym.spaces.Discrete(3))
+    model.exploration_rate = 0.3
+    data = collected(model, env, 30).rollouts()
+    greedy = model.predict(data.observations.astype(np.float32), deterministic=True)[0]
+    np.testing.assert_allclose(np.exp(data.log_e), np.where(data.actions[:, 0] == greedy, 0.8, 0.1), rtol=1e-6)
+
+
+def test_other_models_of_sb3_contrib() -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+    ars = contrib.ARS("LinearPolicy", Walk(BOX), device="cpu", seed=0)
+    result = evenroll.evaluate(Walk(BOX), ars, episodes=3)
+    assert (result.policy, result.sampler) == ("deterministic ARS", "os")
+    trpo = contrib.TRPO("MlpPolicy", Walk(gym.spaces.Discrete(3)), n_steps=16, batch_size=16, device="cpu", seed=0)
+    assert evenroll.evaluate(Walk(gym.spaces.Discrete(3)), trpo, episodes=3).policy == "TRPO, a compiled MLP"
+
+
+# ---- the value, against the library's own rollouts -----------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["SAC", "DQN"])
+def test_the_value_is_that_of_the_librarys_own_rollouts(name: str, base_seed: int) -> None:
+    """300 episodes on-policy through evenroll, and 300 played by `predict(deterministic=False)`, have the same mean.
+
+    P(false) ≤ 1e-4 over both models: 4.3 standard errors of the difference of two independent means of 300 returns, which
+    are nearly normal (sums of six actions). Catches a value that is off by 0.5 standard deviations of the returns: greedy
+    actions instead of ε = 0.5, or clipped instead of squashed ones.
+    """
+    space = BOX if name == "SAC" else gym.spaces.Discrete(3)
+    model = SAC("MlpPolicy", Walk(space), **SMALL) if name == "SAC" else DQN("MlpPolicy", Walk(space), **SMALL)
+    if name == "DQN":
+        model.exploration_rate = 0.5
+    ours = evenroll.Collector(
+        model, "os", seed=base_seed, observation_space=Walk(space).observation_space, action_space=space
+    )
+    for _ in collect(ours, Walk(space), episodes=300):
+        pass
+    np.random.seed(base_seed % 2**31), torch.manual_seed(base_seed)
+    space.seed(base_seed % 2**31)
+    model.action_space.seed(base_seed % 2**31)
+    theirs, env = [], Walk(space)
+    for i in range(300):
+        x, _ = env.reset(seed=base_seed % 2**31 + i)
+        total, over = 0.0, False
+        while not over:
+            x, reward, over, _, _ = env.step(model.predict(x, deterministic=False)[0])
+            total += reward
+        theirs.append(total)
+    a, b = ours.rollouts().returns, np.array(theirs)
+    assert abs(a.mean() - b.mean()) < 4.3 * np.sqrt(a.var() / 300 + b.var() / 300)
