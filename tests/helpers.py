@@ -200,6 +200,20 @@ class Walk(gym.Env):
         return self._look(), float(np.mean(action)), over, False, {"is_success": self.t % 2 == 0} if over else {}
 
 
+class StructuredWalk(Walk):
+    """The same walk with observations of several parts: a Dict of a vector and a Tuple of a number and some flags."""
+
+    def __init__(self, actions: gym.Space, length: int = 6) -> None:
+        super().__init__(actions, length)
+        parts = gym.spaces.Tuple([gym.spaces.Discrete(4, start=2), gym.spaces.MultiBinary(2)])
+        self.observation_space = gym.spaces.Dict({"place": gym.spaces.Box(-5.0, 5.0, (2, 2)), "parts": parts})
+
+    def _look(self):
+        place = self.np_random.uniform(-1, 1, (2, 2)).astype(np.float32)
+        number, flags = 2 + int(self.np_random.integers(4)), self.np_random.integers(2, size=2, dtype=np.int8)
+        return {"place": place, "parts": (number, flags)}
+
+
 STATES = gym.spaces.Discrete(4, start=3)  # numbered states that do not start at 0
 RING_LOGITS = np.log([[0.1, 0.9], [0.2, 0.8], [0.7, 0.3], [0.6, 0.4]])  # of a policy for `Ring`
 

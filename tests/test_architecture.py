@@ -21,7 +21,9 @@ OPTIONAL, START_UP = "optional dependency", "start-up time"
 INSIDE: dict[str, str] = {
     "__init__": START_UP,  # `import evenroll` loads nothing that is not used
     "cli": START_UP,  # `evenroll --help` compiles nothing
-    "adapters.model adapters.torch_module": OPTIONAL,
+    "adapters.model adapters.sb3_models": OPTIONAL,
+    "adapters.model adapters.modules": OPTIONAL,
+    "adapters.functions adapters.torch_results": OPTIONAL,
     "adapters.sb3_zip adapters.torch_copies": OPTIONAL,
     "collection.recorder adapters.ros_through_torch": OPTIONAL,
     "study.bench adapters.torch_copies": OPTIONAL,

@@ -18,6 +18,8 @@ LONG, LONGEST = 40, 400  # lines of code from which on a module needs a test of 
 FOLDERS = {"contract", "docs", "laws", "golden"}  # those that belong to no package
 # Modules that are tested under another name, and why. A new module wants a test of its own name instead.
 ELSEWHERE: dict[str, tuple[str, str]] = {
+    "adapters/contract": ("contract/test_adapters.py", "every kind of policy is brought to it there"),
+    "adapters/recurrent": ("adapters/test_memory.py", "every kind of policy that remembers is run there"),
     "cli/reproduce": ("study/test_reproduce.py", "the command is run there"),
     "collection/step": ("contract/test_samplers.py", "every sampler takes this step, alone and in a whole trial"),
     "files/untrusted_arrow": ("files/test_corpus.py", "malicious Parquet and Arrow files are refused there"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.distributions import Categorical, Independent, Normal
+from torch.distributions import Bernoulli, Categorical, Independent, Normal
 
 from evenroll.policies import MLP, External
 from tests.helpers import BOX, DISCRETE, MULTI
@@ -39,6 +39,10 @@ def normal(out, log_std):
 
 def independent(out, log_std):
     return Independent(Normal(out, log_std.exp().expand_as(out)), 1)
+
+
+def bernoulli(out, _):
+    return Bernoulli(logits=out)
 
 
 def own_scale(out, _):

@@ -8,7 +8,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from stable_baselines3 import DQN, PPO
 from torch import nn
 
 import evenroll
@@ -69,16 +68,3 @@ def test_policies_and_spaces_that_do_not_fit() -> None:
         as_model(lambda x: [1.0], gym.spaces.Dict({}), DISCRETE)
     with pytest.raises(SpecError, match="built-in domains only"):
         evenroll.evaluate(Walk(DISCRETE), Head(3, 3, logits), sampler="bpg:batch=10,step_size=0.1", episodes=3)
-
-
-def test_models_that_cannot_be_balanced(ppo: PPO) -> None:
-    env = gym.make("CartPole-v1")
-    result = evenroll.evaluate(env, ppo, episodes=5, deterministic=True)
-    assert result.policy == "deterministic PPO"
-    dqn = DQN("MlpPolicy", "CartPole-v1", buffer_size=10, device="cpu")
-    assert "no action noise" in evenroll.evaluate(env, dqn, episodes=3).remark
-    with pytest.raises(PolicyError, match="was made for"):
-        evenroll.evaluate(gym.make("Acrobot-v1"), ppo, episodes=3)
-    sde = PPO("MlpPolicy", "Pendulum-v1", use_sde=True, n_steps=64, device="cpu")
-    with pytest.raises(PolicyError, match="use_sde"):
-        evenroll.evaluate(gym.make("Pendulum-v1"), sde, episodes=3)

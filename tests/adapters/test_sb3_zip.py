@@ -11,8 +11,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 
+import evenroll
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.errors import PolicyError
 from evenroll.evaluation.collector import Collector
@@ -126,6 +127,22 @@ def test_what_would_need_code_is_refused(tmp_path, ppo: PPO) -> None:
     (tmp_path / "nothing.zip").write_bytes(b"PK\x03\x04 and no more")
     with pytest.raises(PolicyError, match="not a Stable-Baselines3 zip"):
         load_sb3(tmp_path / "nothing.zip")
-    DQN("MlpPolicy", "CartPole-v1", buffer_size=10, device="cpu").save(tmp_path / "dqn.zip")
-    with pytest.raises(PolicyError, match="load it in Python"):
-        load_sb3(tmp_path / "dqn.zip")
+
+
+@pytest.mark.parametrize(("kind", "environment"), [(DQN, "CartPole-v1"), (SAC, "Pendulum-v1"), (TD3, "Pendulum-v1")])
+def test_other_models_are_named_in_the_line_that_loads_them(tmp_path, kind, environment: str) -> None:
+    """Before, "PPO.load or A2C.load" was advised for all of them."""
+    kind("MlpPolicy", environment, buffer_size=10, device="cpu").save(tmp_path / "model.zip")
+    with pytest.raises(PolicyError, match=rf"model = stable_baselines3\.{kind.__name__}( or DDPG)?\.load\(path\)"):
+        load_sb3(tmp_path / "model.zip")
+
+
+def test_the_likeliest_actions_of_a_zip(tmp_path, ppo: PPO) -> None:
+    """`--deterministic` works for a zip as it does for the model. Before, it was refused."""
+    ppo.save(tmp_path / "model.zip")
+    env = gym.make("CartPole-v1")
+    results = [
+        evenroll.evaluate(env, policy, episodes=5, deterministic=True) for policy in (ppo, load_sb3(tmp_path / "model.zip"))
+    ]
+    assert results[0].value == results[1].value
+    assert results[1].policy == "deterministic MLP"

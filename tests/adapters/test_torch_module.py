@@ -88,7 +88,7 @@ def test_deterministic_and_recurrent_networks() -> None:
     assert "deterministic" in result.policy
     again = evenroll.evaluate(Walk(BOX), module, episodes=5, deterministic=True, seed=0)
     assert again.value == result.value
-    with pytest.raises(PolicyError, match="not supported yet"):
+    with pytest.raises(PolicyError, match="a tuple of Tensor, tuple: wrap it"):
         evenroll.evaluate(Walk(BOX), nn.Sequential(nn.LSTM(3, 2)), episodes=5)
 
 
@@ -120,7 +120,7 @@ def test_a_convolution_sees_images() -> None:
     net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 3))
     env = Walk(DISCRETE, shape=(1, 8, 8), dtype=np.uint8)
     collector = Collector(net, observation_space=env.observation_space, action_space=DISCRETE)
-    assert collector.model.described == "Sequential through torch, 256 features"
+    assert collector.model.described == "Sequential through torch, 256 features, its outputs read as logits"
     result = evenroll.evaluate(env, net, episodes=40)
     assert result.half_width > 0
 
@@ -162,7 +162,9 @@ class Far(Walk):
 def test_a_compiled_copy_is_checked_on_what_was_met() -> None:
     torch.manual_seed(0)
     module = Fickle()
-    assert evenroll.evaluate(Walk(DISCRETE), module, episodes=5).policy == "Fickle, a compiled MLP"
+    assert (
+        evenroll.evaluate(Walk(DISCRETE), module, episodes=5).policy == "Fickle, a compiled MLP, its outputs read as logits"
+    )
     with pytest.raises(PolicyError, match="compiled copy disagrees"):
         evenroll.evaluate(Far(DISCRETE), module, episodes=5)
 

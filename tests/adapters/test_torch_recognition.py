@@ -43,7 +43,7 @@ def test_a_squashed_mean_is_compiled_with_its_link() -> None:
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
     parameters = model.of_rows(observations)[1]
     np.testing.assert_allclose(model.actions.distribution.log_probs(parameters, actions), theirs, atol=1e-4)
-    model.check(observations)
+    model.check(observations, actions)
 
 
 def test_a_scale_that_depends_on_the_state_is_not() -> None:

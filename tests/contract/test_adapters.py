@@ -10,6 +10,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from stable_baselines3 import DQN, SAC, TD3
+from torch.distributions import AffineTransform, Normal, TanhTransform, TransformedDistribution
 
 from evenroll.adapters.model import as_model
 from evenroll.collection.environments import collect
@@ -18,8 +20,9 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP, save_policy
-from tests.helpers import BOX, DISCRETE, IDS, MULTI, Walk, make_mlp
-from tests.torch_helpers import Head, categorical, logits, normal, own_scale
+from tests.adapters.test_cleanrl_agents import Agent, RealAgent, SoftActor
+from tests.helpers import BOX, DISCRETE, IDS, MULTI, StructuredWalk, Walk, make_mlp
+from tests.torch_helpers import Head, bernoulli, categorical, logits, normal, own_scale
 
 
 def _shy(x: np.ndarray) -> list[float]:
@@ -41,6 +44,35 @@ def _network(**options: Any) -> MLP:
     return make_mlp(np.random.default_rng(0), **options)
 
 
+def _by_parts(x: dict[str, Any]) -> list[float]:
+    p = 1.0 / (1.0 + np.exp(-float(x["place"][0, 1]) - float(x["parts"][1][0])))
+    return [0.8 * (1.0 - p), 0.8 * p, 0.2] if x["parts"][0] > 2 else [0.2, 0.3, 0.5]
+
+
+def _distribution(x: np.ndarray) -> torch.distributions.Distribution:
+    mean = torch.tensor([0.1 * x[0], -0.2])
+    return TransformedDistribution(Normal(mean, torch.ones(2)), [TanhTransform(), AffineTransform(0.0, 0.5)])
+
+
+class OfParts(torch.nn.Module):
+    """Takes observations of several parts as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(7, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+
+    def forward(self, x: dict[str, Any]) -> torch.Tensor:
+        number, flags = x["parts"]
+        return self.net(torch.cat([x["place"].flatten(start_dim=1), number[:, None], flags], dim=1))
+
+
+def _sb3(kind: Any, space: gym.Space, **attributes: Any) -> Any:
+    model = kind("MlpPolicy", Walk(space), buffer_size=10, device="cpu", seed=0)
+    for name, value in attributes.items():
+        setattr(model, name, value)
+    return model
+
+
 Make = Callable[[Path, Any], Any]
 TABLE = get_domain("gridworld").policy().table
 # name → (the policy, from a directory and a trained model; its environment; whether it leaves something to chance)
@@ -59,6 +91,17 @@ KINDS: dict[str, tuple[Make, Callable[[], gym.Env], bool]] = {
     "function of vectors": (lambda *_: _shy, lambda: Walk(DISCRETE), True),
     "model of Stable-Baselines3": (lambda _, ppo: ppo, lambda: gym.make("CartPole-v1"), True),
     "zip of Stable-Baselines3": (_zip, lambda: gym.make("CartPole-v1"), True),
+    "model that squashes": (lambda *_: _sb3(SAC, BOX), lambda: Walk(BOX), True),
+    "model that explores": (lambda *_: _sb3(DQN, DISCRETE, exploration_rate=0.3), lambda: Walk(DISCRETE), True),
+    "model that draws nothing": (lambda *_: _sb3(TD3, BOX), lambda: Walk(BOX), False),
+    "agent": (lambda *_: Agent(), lambda: Walk(gym.spaces.Discrete(3)), True),
+    "agent of real actions": (lambda *_: RealAgent(), lambda: Walk(BOX), True),
+    "agent that squashes": (lambda *_: SoftActor(), lambda: Walk(BOX), True),
+    "module of probabilities": (lambda *_: Head(3, 3, lambda out, _: out.softmax(dim=1)), lambda: Walk(DISCRETE), True),
+    "module of flags": (lambda *_: Head(3, 4, bernoulli), lambda: Walk(gym.spaces.MultiBinary(4)), True),
+    "module of parts": (lambda *_: OfParts(), lambda: StructuredWalk(DISCRETE), True),
+    "function of parts": (lambda *_: _by_parts, lambda: StructuredWalk(DISCRETE), True),
+    "function that gives a distribution": (lambda *_: _distribution, lambda: Walk(BOX), True),
     "an action": (lambda *_: lambda x: int(x[0] > 0) - 1, lambda: Walk(DISCRETE), False),
 }  # fmt: skip
 
@@ -120,11 +163,12 @@ def test_lanes_see_what_one_alone_sees(kind: tuple[Any, gym.Env, bool]) -> None:
         pytest.skip("nothing is encoded")
     model = as_model(policy, env.observation_space, env.action_space)
     batch = model.observations.probes(6)
+    take = model.observations.take
     together = model.encode(batch)
     assert together.dtype == np.float64
     assert together.shape == (6, model.engine.obs_dim)
     for i in range(6):
-        np.testing.assert_allclose(model.encode(batch[i : i + 1])[0], together[i], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.encode(take(batch, [i]))[0], together[i], rtol=1e-5, atol=1e-6)
     model.close()
 
 

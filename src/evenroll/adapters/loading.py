@@ -90,14 +90,22 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
 def load_any_policy(text: str) -> Any:
     """A policy file of ours, a Stable-Baselines3 zip (read, not executed), or `module:function`.
 
-    A function without parameters makes the policy. Any other object is the policy itself: a function of an observation that
-    gives probabilities, a torch module, or a model.
+    A function without parameters makes the policy, and so does a class that needs none. Any other object is the policy
+    itself: a function of an observation that gives probabilities, a torch module, or a model.
     """
     if text.endswith(".zip"):
         return load_sb3(text)
     if not is_named(text):
         return load_policy(text)
     thing = named(text)
+    if inspect.isclass(thing):
+        needed = [p.name for p in inspect.signature(thing).parameters.values() if p.default is p.empty and p.kind < 2]
+        if needed:
+            raise SpecError(
+                f"{text} is a class, which needs {', '.join(needed)}: name a function without parameters that makes the "
+                f"policy, such as `def make(): return {thing.__name__}(…)`"
+            )
+        return called(text, thing)
     if inspect.isfunction(thing) and not inspect.signature(thing).parameters:
         return called(text, thing)
     return thing

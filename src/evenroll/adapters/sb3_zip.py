@@ -33,7 +33,21 @@ GLOBALS = {
     "torch FloatStorage",
     "torch DoubleStorage",
 }
-IN_PYTHON = "load it in Python, with PPO.load or A2C.load, and pass the model to evenroll.evaluate"
+IN_PYTHON = (
+    "load it in Python: model = stable_baselines3.PPO.load(path) or A2C.load(path), then evenroll.evaluate(env, model)"
+)
+# The models whose policies live in these modules.
+ALGORITHMS = {
+    "stable_baselines3.sac.": "stable_baselines3.SAC",
+    "stable_baselines3.td3.": "stable_baselines3.TD3 or DDPG",
+    "stable_baselines3.dqn.": "stable_baselines3.DQN",
+    "sb3_contrib.tqc.": "sb3_contrib.TQC",
+    "sb3_contrib.qrdqn.": "sb3_contrib.QRDQN",
+    "sb3_contrib.crossq.": "sb3_contrib.CrossQ",
+    "sb3_contrib.ars.": "sb3_contrib.ARS",
+    "sb3_contrib.common.maskable.": "sb3_contrib.MaskablePPO",
+    "sb3_contrib.common.recurrent.": "sb3_contrib.RecurrentPPO",
+}
 HARMLESS = {"net_arch", "activation_fn", "log_std_init", "ortho_init", "optimizer_class", "optimizer_kwargs", ":type:",
             ":serialized:", "normalize_images"}  # fmt: skip
 ACTIVATIONS = {"torch.nn.modules.activation.Tanh": "tanh", "torch.nn.modules.activation.ReLU": "relu"}
@@ -95,12 +109,19 @@ def _text(entry: Any, key: str) -> str:
 def _check_class(data: dict[str, Any]) -> None:
     kind = data.get("policy_class")
     made = _text(kind, "__init__").startswith("<function ActorCriticPolicy.__init__")
-    if _text(kind, "__module__") != "stable_baselines3.common.policies" or not made:
+    module = _text(kind, "__module__")
+    model = next((name for start, name in ALGORITHMS.items() if module.startswith(start)), None)
+    if model is not None:
+        raise PolicyError(
+            f"it is a model of {model}, whose zip is not read: load it in Python: model = {model}.load(path), then "
+            "evenroll.evaluate(env, model)"
+        )
+    if module != "stable_baselines3.common.policies" or not made:
         raise PolicyError(
             f"its policy is not MlpPolicy of PPO or A2C, and the code of others would have to be run: {IN_PYTHON}"
         )
     if data.get("use_sde"):
-        raise PolicyError("state-dependent exploration (use_sde) is not supported: its noise is not independent")
+        raise PolicyError(f"its state-dependent exploration (use_sde) needs Stable-Baselines3 itself: {IN_PYTHON}")
     settings = data.get("policy_kwargs")
     unknown = set(settings if isinstance(settings, dict) else {"policy_kwargs": None}) - HARMLESS
     if unknown:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +16,10 @@ from evenroll.errors import PolicyError, SpecError
 from evenroll.policies.distributions import Categorical, Distribution, Gaussian
 
 TABLE_SIZE = 20_000  # up to this many numbered states a policy is written out as a table
+MOST_WHOLE = 1000  # a Box of whole numbers with fewer values than this is a discrete action, or several
+SAME = 1e-4  # real actions that differ by less, relative to the largest, count as the same
+NEARLY_ONE = 1.0 - 1e-7  # the largest tanh that is undone: nearer to 1, float32 does not tell numbers apart
+ARRAYS = (gym.spaces.Box, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)  # spaces whose elements are arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +28,7 @@ class Actions:
 
     choices  how many values each discrete factor has
     real     how many dimensions a real action has
+    squash   (b, a) [real] each, where the environment gets b + a·tanh(x) of the x that was drawn; None if it gets x
 
     The sampler balances the row as it was drawn. The environment gets `to_env` of it, clipped to the bounds of a Box.
     """
@@ -28,6 +36,7 @@ class Actions:
     space: gym.Space[Any]
     choices: tuple[int, ...]
     real: int
+    squash: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def of(cls, space: gym.Space[Any]) -> Actions:
@@ -35,9 +44,16 @@ class Actions:
             return cls(space, (int(space.n),), 0)
         if isinstance(space, gym.spaces.MultiDiscrete):
             return cls(space, tuple(int(n) for n in np.ravel(space.nvec)), 0)
+        if isinstance(space, gym.spaces.MultiBinary):
+            return cls(space, (2,) * int(np.prod(space.shape)), 0)
         if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
             return cls(space, (), int(np.prod(space.shape)))
-        raise SpecError(f"actions of type {space} are not supported: Discrete, MultiDiscrete or a Box of real numbers")
+        if isinstance(space, gym.spaces.Box) and bool(((space.high - space.low.astype(np.float64)) < MOST_WHOLE).all()):
+            return cls(space, tuple(int(n) for n in np.ravel(space.high - space.low.astype(np.int64)) + 1), 0)
+        raise SpecError(
+            f"actions of type {space} are not supported: Discrete, MultiDiscrete, MultiBinary or Box are; wrap the "
+            "environment: gymnasium.wrappers.TransformAction(env, to_its_actions, gymnasium.spaces.Discrete(n))"
+        )
 
     @functools.cached_property
     def dim(self) -> int:
@@ -66,40 +82,99 @@ class Actions:
 
     @functools.cached_property
     def _start(self) -> Any:
-        return self.space.start  # type: ignore[attr-defined]
+        """The smallest value of each factor: an array of the space's shape, or one number."""
+        if isinstance(self.space, gym.spaces.Box):
+            return self.space.low.astype(np.int64)
+        return getattr(self.space, "start", 0)
+
+    def squashed(self, bias: np.ndarray, scale: np.ndarray) -> Actions:
+        """The same actions, where the environment gets bias + scale·tanh(x) of the x that was drawn."""
+        b, a = (np.broadcast_to(np.ravel(x).astype(np.float64), (self.real,)) for x in (bias, scale))
+        return dataclasses.replace(self, squash=(b, a))
+
+    def _played(self, rows: np.ndarray) -> np.ndarray:
+        """Real actions as they are played: squashed where the policy squashes them, and within the bounds."""
+        if self.squash is not None:
+            rows = self.squash[0] + self.squash[1] * np.tanh(rows)
+        return np.minimum(np.maximum(rows, self._low), self._high)
+
+    def clipped(self, rows: np.ndarray) -> float:
+        """The share of the rows that lie outside the bounds of a Box, so that the environment gets something else."""
+        return 0.0 if self.choices or self.squash is not None else float(self._beyond(rows).mean())
+
+    def outside(self, played: np.ndarray) -> bool:
+        """Whether real actions as they were played lie outside the bounds, by more than rounding."""
+        return bool(self._beyond(played, SAME * (1.0 + np.abs(played).max(initial=0.0))).any())
+
+    def _beyond(self, rows: np.ndarray, by: float = 0.0) -> np.ndarray:
+        return np.asarray(((rows < self._low - by) | (rows > self._high + by)).any(axis=1))
+
+    def same(self, a: np.ndarray, b: np.ndarray) -> bool:
+        """Whether two sets of rows are the same actions: whole numbers are equal, real ones up to rounding."""
+        if self.choices:
+            return bool((a == b).all())
+        return bool(np.abs(a - b).max(initial=0.0) <= SAME * (1.0 + np.abs(b).max(initial=0.0)))
 
     def to_env(self, row: np.ndarray) -> Any:
         """One action [dim] as the environment wants it."""
         if self._first is not None:
             return int(row[0]) + self._first
         if not self.choices:
-            clipped = np.minimum(np.maximum(row, self._low), self._high)
-            return clipped.astype(self.space.dtype).reshape(self.space.shape)
+            return self._played(row).astype(self.space.dtype).reshape(self.space.shape)
         return (row.astype(np.int64).reshape(self.space.shape) + self._start).astype(self.space.dtype)
 
     def to_envs(self, rows: np.ndarray) -> np.ndarray:
         """Actions [lanes, dim] of a vector environment."""
         if not self.choices:
-            rows = np.clip(rows, self._low, self._high).astype(self.space.dtype)
-            return rows.reshape(len(rows), *self.space.shape)  # type: ignore[misc]
+            return self._played(rows).astype(self.space.dtype).reshape(len(rows), *self.space.shape)  # type: ignore[misc]
         whole = rows.astype(np.int64)
         if isinstance(self.space, gym.spaces.Discrete):
             return np.asarray(whole[:, 0] + int(self._start))
-        return np.asarray(whole.reshape(len(rows), *self.space.shape) + self._start)  # type: ignore[misc]
+        whole = whole.reshape(len(rows), *self.space.shape) + self._start  # type: ignore[misc]
+        return np.asarray(whole, dtype=self.space.dtype)
 
     def from_env(self, actions: Any) -> np.ndarray:
-        """Recorded actions [N, …] as rows [N, dim]."""
+        """Recorded actions [N, …] as rows [N, dim]. A squash is undone, within what the numbers can tell."""
         rows = np.asarray(actions)
         if isinstance(self.space, gym.spaces.Discrete):
             return np.asarray(rows.reshape(-1, 1) - int(self._start), dtype=np.float64)
         if self.choices:
             return np.asarray(rows.reshape(len(rows), -1) - np.ravel(self._start), dtype=np.float64)
-        return np.asarray(rows.reshape(len(rows), -1), dtype=np.float64)
+        real = np.asarray(rows.reshape(len(rows), -1), dtype=np.float64)
+        if self.squash is None:
+            return real
+        return np.asarray(np.arctanh(np.clip((real - self.squash[0]) / self.squash[1], -NEARLY_ONE, NEARLY_ONE)))
+
+
+Leaf = Callable[..., Any]  # what is done to each part of a structured observation: (space, parts …) → result
+
+
+def _parts(space: gym.Space[Any], do: Leaf, *values: Any) -> Any:
+    """`do(space, part …)` of every part of values that have the structure of a space, in the same structure."""
+    if isinstance(space, gym.spaces.Dict):
+        return {key: _parts(part, do, *(value[key] for value in values)) for key, part in space.spaces.items()}
+    if isinstance(space, gym.spaces.Tuple):
+        return tuple(_parts(part, do, *(value[i] for value in values)) for i, part in enumerate(space.spaces))
+    return do(space, *values)
+
+
+def _numbers(leaf: gym.Space[Any]) -> int:
+    return math.prod(leaf.shape or ())
+
+
+def _leaves(space: gym.Space[Any]) -> list[gym.Space[Any]]:
+    found: list[gym.Space[Any]] = []
+    _parts(space, lambda leaf: found.append(leaf))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """The observations of an environment: numbered states, or arrays of a fixed shape."""
+    """The observations of an environment: numbered states, arrays of a fixed shape, or Dicts and Tuples of these.
+
+    A batch of Dicts is a Dict of batches, as vector environments give it. Policies get their observations as they are;
+    they are stored as rows of numbers, one part after the other.
+    """
 
     space: gym.Space[Any]
     n_states: int | None
@@ -110,12 +185,22 @@ class Observations:
     def of(cls, space: gym.Space[Any]) -> Observations:
         if isinstance(space, gym.spaces.Discrete):
             return cls(space, int(space.n), (), int(space.start))
-        if isinstance(space, gym.spaces.Box | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary):
+        if isinstance(space, ARRAYS):
             return cls(space, None, tuple(int(n) for n in space.shape))
-        raise SpecError(
-            f"observations of type {type(space).__name__} are not arrays; wrap the environment, for example with "
-            "gymnasium.wrappers.FlattenObservation"
-        )
+        leaves = _leaves(space)
+        strange = [leaf for leaf in leaves if not isinstance(leaf, (gym.spaces.Discrete, *ARRAYS))]
+        if strange or not leaves:
+            what = type(strange[0]).__name__ if strange else "nothing"
+            raise SpecError(
+                f"observations of type {type(space).__name__} with {what} in it are not arrays of a fixed size; wrap the "
+                "environment: gymnasium.wrappers.TransformObservation(env, to_array, gymnasium.spaces.Box(low, high, shape))"
+            )
+        return cls(space, None, (sum(_numbers(leaf) for leaf in leaves),))
+
+    @functools.cached_property
+    def structured(self) -> bool:
+        """Whether an observation is a Dict or a Tuple."""
+        return isinstance(self.space, gym.spaces.Dict | gym.spaces.Tuple)
 
     @functools.cached_property
     def size(self) -> int:
@@ -125,8 +210,34 @@ class Observations:
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.space.dtype or np.float64)
 
+    def batch(self, observation: Any) -> Any:
+        """One observation as a batch of one."""
+        if not self.structured:
+            return np.asarray(observation)[None]
+        return _parts(self.space, lambda _, x: np.asarray(x)[None], observation)
+
+    def take(self, batch: Any, which: Any) -> Any:
+        """Those observations of a batch that an index, a slice or a list of indices names."""
+        if not self.structured:
+            return np.asarray(batch)[which]
+        return _parts(self.space, lambda _, x: np.asarray(x)[which], batch)
+
+    def each(self, batch: Any) -> list[Any]:
+        """The observations of a batch, one by one."""
+        if not self.structured:
+            return list(batch)
+        return [self.take(batch, i) for i in range(len(self.rows(batch)))]
+
     def rows(self, observations: Any) -> np.ndarray:
         """A batch [lanes, …] as float64 rows [lanes, size]. Numbered states count from 0."""
+        if self.structured:
+            parts: list[np.ndarray] = []
+
+            def add(leaf: gym.Space[Any], x: Any) -> None:
+                parts.append(np.asarray(x, dtype=np.float64).reshape(-1, _numbers(leaf)))
+
+            _parts(self.space, add, observations)
+            return np.concatenate(parts, axis=1)
         rows = np.asarray(observations, dtype=np.float64)
         rows = rows.reshape(-1, self.size)
         if self.n_states is not None:
@@ -135,19 +246,38 @@ class Observations:
                 raise SpecError(f"a state number outside 0 … {self.n_states - 1} was observed")
         return np.ascontiguousarray(rows)
 
-    def probes(self, n: int = 48) -> np.ndarray:
+    def shaped(self, rows: np.ndarray) -> Any:
+        """Rows [n, size] as a batch of observations again."""
+        if not self.structured:
+            return (rows + self.start).reshape(len(rows), *self.shape).astype(self.dtype)
+        at = 0
+
+        def cut(leaf: gym.Space[Any]) -> np.ndarray:
+            nonlocal at
+            at += (n := _numbers(leaf))
+            return rows[:, at - n : at].reshape(len(rows), *leaf.shape).astype(leaf.dtype)  # type: ignore[misc]
+
+        return _parts(self.space, cut)
+
+    def probes(self, n: int = 48) -> Any:
         """n observations [n, …] to try a network on. They lie within the bounds; without bounds they get ever larger."""
         rng = np.random.default_rng(0)
-        if self.n_states is not None:
-            return np.asarray(self.start + rng.integers(self.n_states, size=n))
-        if not isinstance(self.space, gym.spaces.Box):
-            return np.stack([np.asarray(self.space.sample()) for _ in range(n)])
-        low, high = (np.broadcast_to(x, self.shape).astype(np.float64) for x in (self.space.low, self.space.high))
-        bounded = np.isfinite(low) & np.isfinite(high) & (high - low < 1e6)
-        scale = np.repeat([0.1, 1.0, 10.0], -(-n // 3))[:n].reshape(n, *[1] * len(self.shape))
-        wide = np.clip(rng.standard_normal((n, *self.shape)) * scale, low, high)
-        even = np.where(bounded, low, 0.0) + rng.random((n, *self.shape)) * np.where(bounded, high - low, 1.0)
-        return np.asarray(np.where(bounded, even, wide)).astype(self.space.dtype)
+        return _parts(self.space, lambda leaf: _probes(leaf, n, rng))
+
+
+def _probes(space: gym.Space[Any], n: int, rng: np.random.Generator) -> np.ndarray:
+    if isinstance(space, gym.spaces.Discrete):
+        return np.asarray(int(space.start) + rng.integers(int(space.n), size=n))
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        return (space.start + np.floor(rng.random((n, *space.shape)) * space.nvec)).astype(space.dtype)
+    if not isinstance(space, gym.spaces.Box):
+        return rng.integers(2, size=(n, *space.shape)).astype(space.dtype)  # type: ignore[misc]
+    low, high = (np.broadcast_to(x, space.shape).astype(np.float64) for x in (space.low, space.high))
+    bounded = np.isfinite(low) & np.isfinite(high) & (high - low < 1e6)
+    scale = np.repeat([0.1, 1.0, 10.0], -(-n // 3))[:n].reshape(n, *[1] * len(space.shape))
+    wide = np.clip(rng.standard_normal((n, *space.shape)) * scale, low, high)
+    even = np.where(bounded, low, 0.0) + rng.random((n, *space.shape)) * np.where(bounded, high - low, 1.0)
+    return np.asarray(np.where(bounded, even, wide)).astype(space.dtype)
 
 
 def check_fit(what: str, obs_dim: int, observations: Observations) -> None:

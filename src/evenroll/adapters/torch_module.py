@@ -7,53 +7,56 @@ file and the two beside it import torch at their top, so they are themselves imp
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch.distributions import Categorical as TorchCategorical
-from torch.distributions import Independent, Normal
 
+from evenroll.adapters.probing import answers_alike
+from evenroll.adapters.spaces import Actions, Observations
+from evenroll.adapters.torch_results import Reading
 from evenroll.errors import PolicyError
-from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.policies.mlp import MLP
+from evenroll.text.numbers import first_line
 
 MOST_FEATURES = 256  # more features are projected at random: a step costs D², and few episodes cannot balance more of them
-IMPOSSIBLE = -800.0  # the logit that replaces −inf: e⁻⁸⁰⁰ is 0 in double precision, so the action is never drawn
 CLOSE = 1e-4  # how far the outputs of a network and of its compiled copy may differ, relative to their size
-RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
+NO_FUNCTION = (
+    "the policy answers otherwise when it is asked again about the same observations, so it draws inside its network or "
+    "remembers: return the distribution of its actions (torch.distributions.Normal(mean, scale), Categorical(logits=…)) "
+    "instead of a draw from it; or have it act as it does, without balancing, as a function of one observation that "
+    "gives the action: evenroll.evaluate(env, lambda x: act(x))"
+)
+NO_FORWARD = (
+    "{0} has no forward: wrap it in a torch.nn.Module whose forward(x) takes a batch of observations and returns the "
+    "distribution of the actions, such as torch.distributions.Categorical(logits=…) (docs/policies.md)"
+)
 
 
 class TorchPolicy:
     """A network that maps observations to distributions of actions.
 
-    call          a batch of observations (array [n, …]) → a distribution, a list of distributions, or a tensor of logits
+    call          a batch of observations (array [n, …]) → a distribution, a list of distributions, or a tensor
     module        what `call` runs; it is switched to evaluation mode and searched for its last linear layer
-    distribution  the family that the environment's actions have, described by logits, or by means and log scales
-    probes        observations to try the network on
+    observations  the environment's, which give the probes that the network is tried on
+    actions       the environment's
     """
 
     def __init__(
-        self,
-        call: Callable[[np.ndarray], Any],
-        module: torch.nn.Module,
-        distribution: Distribution,
-        probes: np.ndarray,
+        self, call: Callable[[Any], Any], module: torch.nn.Module, observations: Observations, actions: Actions
     ) -> None:
-        for part in module.modules():
-            if isinstance(part, RECURRENT):
-                raise PolicyError(
-                    f"recurrent policies ({type(part).__name__}) are not supported yet: their features depend on the past"
-                )
-        self.call, self.module, self.distribution = call, module, distribution
-        self.choices = distribution.choices if isinstance(distribution, Categorical) else ()
-        self.real = 0 if self.choices else distribution.action_dim
+        self.call, self.module = call, module
+        self.reading = Reading(actions)
+        self.distribution, self.choices, self.real = actions.distribution, actions.choices, actions.real
         self.probed = np.zeros((0, 0))  # the normalised outputs on the probes, once `_watch` has run
         module.eval()
-        self.calls = _watch(self, probes)
-        self.head = self._find_head()
+        self.probes = observations.probes()
+        self.calls = _watch(self, self.probes)
+        if not answers_alike(self.outputs, self.distribution.same, observations, self.probes):
+            raise PolicyError(NO_FUNCTION)
+        self.head_call = self._find_head()
+        self.head = None if self.head_call is None else self.head_call.layer
         self._features: torch.Tensor | None = None
         self.projection: np.ndarray | None = None
         self.width = 0
@@ -74,14 +77,14 @@ class TorchPolicy:
     def _remember(self, module: Any, inputs: tuple[torch.Tensor, ...]) -> None:
         self._features = inputs[0]
 
-    def _find_head(self) -> torch.nn.Linear | None:
+    def _find_head(self) -> _Call | None:
         """The last linear layer whose outputs are the policy's, else the last one that ran on one row per observation."""
         rows = [c for c in self.calls if c.inputs.ndim == 2 and len(c.inputs) == len(self.probed)]
         n = sum(self.choices) or self.real
         fitting = [c for c in rows if c.outputs.shape[1] in (n, 2 * n)]
         for candidates in ([c for c in fitting if self._explains(c.outputs)], fitting, rows):
             if candidates:
-                return candidates[-1].layer
+                return candidates[-1]
         return None
 
     def _explains(self, outputs: np.ndarray) -> bool:
@@ -95,7 +98,7 @@ class TorchPolicy:
     def outputs(self, observations: np.ndarray) -> np.ndarray:
         """The outputs [n, outputs]: logits, or the mean and log scale of each dimension in turn."""
         with torch.inference_mode():
-            return self._outputs(self.call(observations)).double().numpy()
+            return self.reading.outputs(self.call(observations)).double().numpy()
 
     def encode(self, observations: np.ndarray) -> np.ndarray:
         """The features and outputs [n, features + outputs], float64, which `External` observes."""
@@ -103,77 +106,32 @@ class TorchPolicy:
         if self.head is None:
             return out
         assert self._features is not None
-        features = self._features.detach().numpy()
+        features = self._features.detach().float().numpy()
         if self.projection is not None:
             features = features @ self.projection
         return np.concatenate([features, out], axis=1, dtype=np.float64)
 
-    def _outputs(self, result: Any) -> torch.Tensor:
-        result = getattr(result, "distribution", result)  # Stable-Baselines3 wraps torch's distributions
-        if isinstance(result, Independent):
-            result = result.base_dist
-        if isinstance(result, list | tuple) and all(isinstance(x, TorchCategorical) for x in result):
-            return self._logits(torch.cat([x.logits for x in result], dim=-1))
-        if isinstance(result, TorchCategorical):
-            return self._logits(result.logits)
-        if isinstance(result, Normal):
-            if not self.real:
-                raise PolicyError("the policy gives a Normal distribution, the actions are discrete")
-            mean, scale = (x.reshape(len(x), -1) for x in (result.loc, result.scale))
-            if mean.shape[1] != self.real:
-                raise PolicyError(f"the policy gives {mean.shape[1]} real actions, the environment takes {self.real}")
-            return torch.stack([mean, scale.log()], dim=-1).reshape(len(mean), -1)
-        if isinstance(result, torch.Tensor):
-            if self.real:
-                raise PolicyError(
-                    "the policy gives a tensor for real actions: return torch.distributions.Normal(mean, scale), or pass "
-                    "deterministic=True if the tensor is the action"
-                )
-            return self._logits(result)
-        raise PolicyError(
-            f"the policy gives a {type(result).__name__}; known are Categorical, Normal, Independent Normal of "
-            "torch.distributions, and logits"
-        )
-
-    def _logits(self, logits: torch.Tensor) -> torch.Tensor:
-        n = sum(self.choices)
-        if logits.ndim != 2 or logits.shape[1] != n:
-            has = f"{n} action values" if n else "real actions"
-            raise PolicyError(f"the policy gives logits of shape {list(logits.shape)}, the environment has {has}")
-        return torch.clamp(logits, min=IMPOSSIBLE)  # clamp keeps nan
-
-    def log_probs(self, observations: np.ndarray, actions: np.ndarray) -> torch.Tensor:
+    def log_probs(self, observations: Any, actions: np.ndarray) -> torch.Tensor:
         """log π(a|s) [n] of actions [n, dim] with its graph, so that `backward` of the sum gives the sum of scores."""
-        out = self._outputs(self.call(observations))
-        if self.real:
-            a = torch.as_tensor(actions, dtype=out.dtype)
-            return Normal(out[:, 0::2], out[:, 1::2].exp()).log_prob(a).sum(dim=1)
-        parts = torch.split(out, self.choices, dim=1)
-        chosen = torch.as_tensor(actions, dtype=torch.int64)
-        return sum(TorchCategorical(logits=x).log_prob(chosen[:, i]) for i, x in enumerate(parts))
+        return self.reading.log_probs(self.reading.outputs(self.call(observations)), actions)
 
     # ---- recognised ------------------------------------------------------------------------------------------------
 
-    def compiled(self, probes: np.ndarray) -> MLP | None:
+    def compiled(self) -> MLP | None:
         """The same function as an MLP of ours, or None if the network is no MLP.
 
         In an MLP the first layer's input is the observation, each other layer's input is the activation of the layer
         before, and the last layer's outputs are the policy's. All of this is checked on the probes, to CLOSE.
         """
-        calls = [c for c in self.calls if c.inputs.ndim == 2]
-        if not calls or len(calls) != len(self.calls) or len(self.choices) > 1:
+        if len(self.choices) > 1 or isinstance(self.probes, dict | tuple):
             return None
-        rows = np.asarray(probes, dtype=np.float64).reshape(len(probes), -1)
-        if calls[0].inputs.shape != rows.shape or not _close(calls[0].inputs, rows):
+        rows = np.asarray(self.probes, dtype=np.float64).reshape(len(self.probes), -1)
+        chain = next((found for name in _ACTIVATIONS if (found := self._chain(name, rows))), None)
+        if chain is None:
             return None
-        activation = None
-        for before, after in itertools.pairwise(calls):
-            fits = [name for name, f in _ACTIVATIONS.items() if _close(f(before.outputs), after.inputs)]
-            if not fits or (activation is not None and activation not in fits):
-                return None
-            activation = activation or fits[0]
-        tensors = [(c.layer.weight.detach().numpy(), _bias(c.layer)) for c in calls]
-        activation, log_std, squashed = activation or "tanh", None, False
+        activation, calls = chain
+        tensors = [(c.layer.weight.detach().double().numpy(), _bias(c.layer)) for c in calls]
+        log_std, squashed = None, False
         if self.real:
             scales = self.probed[:, 1::2]
             if calls[-1].outputs.shape != scales.shape or np.ptp(scales, axis=0).max() > 1e-6:
@@ -186,6 +144,18 @@ class TorchPolicy:
         )  # fmt: skip
         ours = mlp.distribution.normalised(np.array([mlp.outputs(row) for row in rows]))
         return mlp if ours.shape == self.probed.shape and _close(ours, self.probed) else None
+
+    def _chain(self, activation: str, rows: np.ndarray) -> tuple[str, list[_Call]] | None:
+        """The layers that lead from the observation to the head, found backwards. Others, of a critic say, are left out."""
+        chain, earlier = [self.head_call] if self.head_call is not None else [], self.calls
+        while chain and not _close(chain[0].inputs, rows):
+            earlier = earlier[: earlier.index(chain[0])]
+            outputs = ((c, _ACTIVATIONS[activation](c.outputs)) for c in reversed(earlier) if c.inputs.ndim == 2)
+            before = next((c for c, out in outputs if _close(out, chain[0].inputs)), None)
+            if before is None:
+                return None
+            chain.insert(0, before)
+        return (activation, chain) if chain else None
 
 
 _ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
@@ -208,30 +178,40 @@ def _watch(policy: TorchPolicy, probes: np.ndarray) -> list[_Call]:
         if isinstance(part, torch.nn.Linear)
     ]
     try:
-        out = policy.outputs(probes)
+        with torch.inference_mode():
+            result = policy.call(probes)
+            policy.reading.settle(result)
+            out = policy.reading.outputs(result).double().numpy()
     except PolicyError:
         raise
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise PolicyError(f"the policy fails on observations {list(probes.shape)}: {str(error).splitlines()[0]}") from error
+    except NotImplementedError as error:
+        raise PolicyError(NO_FORWARD.format(type(policy.module).__name__)) from error
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError, AssertionError) as error:
+        shapes = list(probes.shape) if isinstance(probes, np.ndarray) else type(probes).__name__
+        raise PolicyError(
+            f"the policy fails on observations {shapes}: {first_line(error)}; if it wants them otherwise, wrap it in a "
+            "torch.nn.Module whose forward(x) takes a batch and returns a distribution (docs/policies.md)"
+        ) from error
     finally:
         for hook in hooks:
             hook.remove()
-    if len(out) != len(probes):
-        raise PolicyError(f"the policy gives {len(out)} distributions for {len(probes)} observations: it must take a batch")
+    n = len(probes if isinstance(probes, np.ndarray) else out)
+    if len(out) != n:
+        raise PolicyError(f"the policy gives {len(out)} distributions for {n} observations: it must take a batch")
     policy.probed = policy.distribution.normalised(out)
     return calls
 
 
 def _bias(layer: torch.nn.Linear) -> np.ndarray:
-    return np.zeros(layer.out_features) if layer.bias is None else layer.bias.detach().numpy()
+    return np.zeros(layer.out_features) if layer.bias is None else layer.bias.detach().double().numpy()
 
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and bool(np.abs(a - b).max() <= CLOSE * (1.0 + np.abs(b).max()))
 
 
-def call_module(module: torch.nn.Module, whole: bool) -> Callable[[np.ndarray], Any]:
-    """A function that runs the module on observations, as tensors of the kind that its parameters have.
+def tensors_for(module: torch.nn.Module, whole: bool) -> Callable[[Any], Any]:
+    """A function that turns observations into tensors of the kind that the module's parameters have.
 
     whole  observations are whole numbers and stay whole, as an embedding needs them
     """
@@ -240,4 +220,12 @@ def call_module(module: torch.nn.Module, whole: bool) -> Callable[[np.ndarray], 
     if str(device) != "cpu":
         raise PolicyError(f"the policy lives on {device}: move it to the processor with .cpu()")
     kind = torch.int64 if whole else dtype
-    return lambda observations: module(torch.as_tensor(observations).to(kind))
+
+    def tensors(x: Any) -> Any:
+        if isinstance(x, dict):
+            return {key: tensors(part) for key, part in x.items()}
+        if isinstance(x, tuple):
+            return tuple(tensors(part) for part in x)
+        return torch.as_tensor(x).to(kind)
+
+    return tensors

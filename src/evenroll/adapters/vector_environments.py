@@ -7,6 +7,7 @@ which the lane's action is ignored; until then the lane is `idle`.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,7 @@ class VectorLanes:
             if self.mode == "SameStep":
                 last, last_infos = infos.get("final_obs", observations), infos.get("final_info", infos)
             else:
-                last = np.array(observations)  # the reset may write into the same array
+                last = copy.deepcopy(observations)  # the reset may write into the same array
                 observations, _ = self.env.reset(options={"reset_mask": done})
         return Step(observations, rewards, terminated, truncated, last, unpack(last_infos, self.n, done))
 
@@ -82,7 +83,7 @@ class SB3Lanes:
     def step(self, actions: Any) -> Step:
         observations, rewards, dones, infos = self.env.step(actions)
         truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
-        last = [info.get("terminal_observation", o) for info, o in zip(infos, observations, strict=True)]
+        last = [info.get("terminal_observation") for info in infos]  # there wherever a lane has ended
         return Step(observations, rewards, dones & ~truncated, dones & truncated, last, list(infos))
 
 

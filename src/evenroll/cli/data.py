@@ -64,10 +64,12 @@ def collect(
                 bar(done, episodes)
         except CollectionFault as fault:
             raise kept(fault, env_name) from None
+    collector.check_copy()
     data = collector.rollouts()
     if out_file.suffix == ".minari":
         new = data if collector.initial is None else data.split_initial()[1]
-        save_minari(new, out_file, observation_space, action_space, collector.last_observations())
+        last = collector.last_observations()
+        save_minari(new, out_file, observation_space, action_space, last, actions=collector.model.actions)
     else:
         save_rollouts(data, out_file)
     out.print(

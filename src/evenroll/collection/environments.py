@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.adapters.masks import masks_of
 from evenroll.adapters.vector_environments import SB3Lanes, VectorLanes, as_lanes, episode_seed, shares
 from evenroll.collection.recorder import Recorder
 from evenroll.errors import EnvironmentFault, EvenrollError, SpecError
@@ -36,12 +37,14 @@ def collect(recorder: Recorder, env: Any, *, episodes: int | None = None, steps:
 
 def _single(recorder: Recorder, env: Any, episodes: int | None, steps: int | None) -> Iterator[int]:
     act, observe, step = recorder.act, recorder.observe, env.step
+    masks = masks_of(env) if recorder.model.masked else None
     limit = np.inf if steps is None else steps
     while (episodes is None or recorder.episodes < episodes) and recorder.steps < limit:
-        observation, _ = env.reset(seed=episode_seed(recorder.seed, recorder.all_episodes))
+        observation, info = env.reset(seed=episode_seed(recorder.seed, recorder.all_episodes))
         over = False
         while not over and recorder.steps < limit:
-            observation, reward, terminated, truncated, info = step(act(observation))
+            action = act(observation) if masks is None else act(observation, masks=masks(info))
+            observation, reward, terminated, truncated, info = step(action)
             over = observe(reward, terminated, truncated, observation, info)
         yield recorder.episodes
 
@@ -53,11 +56,13 @@ def _side_by_side(
         raise SpecError(f"the recorder has {recorder.lanes} lanes, the environment {lanes.n}")
     if episodes is None:
         raise SpecError("several environments side by side count episodes, not steps: short ones would be favoured")
+    masks = masks_of(lanes.env) if recorder.model.masked else None
     left = shares(episodes - recorder.episodes, lanes.n)
     observations = lanes.reset(recorder.seed, recorder.all_episodes)
     while left.any():
         before = recorder.episodes
-        actions = recorder.act(observations, (left > 0) & ~lanes.idle)
+        allowed = None if masks is None else masks({})
+        actions = recorder.act(observations, (left > 0) & ~lanes.idle, allowed)
         after = lanes.step(actions)
         over = recorder.observe(after.rewards, after.terminated, after.truncated, after.last, after.infos)
         left[over] -= 1

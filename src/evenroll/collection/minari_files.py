@@ -36,13 +36,20 @@ def _minari() -> Any:
 def save_minari(
     data: Rollouts, path: str | Path, observation_space: gym.Space[Any], action_space: gym.Space[Any],
     last_observations: dict[int, np.ndarray] | None = None, name: str = "evenroll/collected-v0",
+    actions: Actions | None = None,
 ) -> None:  # fmt: skip
     """Write the finished trajectories as a Minari dataset in the directory `path`. The infos hold log_e and log_b.
 
     last_observations  the observation after the last step of each episode; where it is not known, the one before is repeated
+    actions            how the policy plays its actions: what it drew is squashed as the environment got it
     """
     minari = _minari()
-    observations, actions = Observations.of(observation_space), Actions.of(action_space)
+    observations, actions = Observations.of(observation_space), actions or Actions.of(action_space)
+    if observations.structured or data.column("observations").shape[1] != observations.size:
+        raise SpecError(
+            "observations of several parts, or with masks, are not written as Minari data: "
+            "--out NAME.parquet or NAME.safetensors keeps them, one part after the other"
+        )
     buffers = []
     for i, (end, length) in enumerate(zip(data.ends, data.lengths, strict=True)):
         part = slice(end - length, end)
@@ -61,7 +68,8 @@ def save_minari(
         cut = np.zeros(length, bool)
         cut[-1] = not data.terminated[i]
         drawn = data.column("actions")[part]
-        shaped = actions.to_envs(drawn) if actions.choices else drawn.reshape(length, *action_space.shape)  # type: ignore[misc]
+        as_played = bool(actions.choices) or actions.squash is not None
+        shaped = actions.to_envs(drawn) if as_played else drawn.reshape(length, *action_space.shape)  # type: ignore[misc]
         whole = whole[:, 0].astype(np.int64) if observations.n_states is not None else whole.reshape(-1, *observations.shape)
         buffers.append(
             minari.data_collector.EpisodeBuffer(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
+from evenroll.adapters.masks import ENTRY as MASK
+from evenroll.adapters.masks import joined
 from evenroll.adapters.model import Model, as_model
 from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.columns import Columns
@@ -131,10 +133,11 @@ class Recorder:
         """How many steps have been recorded so far, without the initial data."""
         return self.columns.rows
 
-    def act(self, observation: Any, active: np.ndarray | None = None) -> Any:
+    def act(self, observation: Any, active: np.ndarray | None = None, masks: Any = None) -> Any:
         """The action(s) to take.
 
         active  [lanes] in which lanes the step counts; the other lanes get an action all the same
+        masks   which actions are allowed, for a policy that takes masks: booleans, or an array of them for each lane
         """
         if self._pending:
             raise SpecError("act was called twice without observe in between")
@@ -148,8 +151,15 @@ class Recorder:
                 self._bad_step(status, self._one)
             self._record([0], self._one, self._one, stepper.actions, stepper.log_e, stepper.log_b)
             return model.actions.to_env(stepper.actions[0])
-        batch = observation if self.batched else np.asarray(observation)[None]
+        if model.masked:
+            observation = joined(model.observations, observation, masks, self.lanes)
+            observation[MASK] = observation[MASK] if self.batched else observation[MASK][0]
+        batch = observation if self.batched else model.observations.batch(observation)
         lanes = np.flatnonzero(who).tolist()
+        if model.begin is not None:
+            for lane in lanes:
+                if self._episode[lane] < 0:
+                    model.begin(lane, self.lanes)
         if stepper is None:
             assert model.decide is not None
             actions = model.decide(batch)
@@ -166,7 +176,7 @@ class Recorder:
         log_e = stepper.log_e
         if self.ros is not None:
             log_e = np.zeros(self.lanes)
-            log_e[lanes] = self.ros.learn(np.asarray(batch)[lanes], stepper.actions[lanes])
+            log_e[lanes] = self.ros.learn(model.observations.take(batch, lanes), stepper.actions[lanes])
             encoded = model.encode(batch)
         self._record(lanes, encoded, batch, stepper.actions, log_e, stepper.log_b)
         return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
@@ -234,9 +244,16 @@ class Recorder:
             length[lane] += 1
             if ended[lane] or cut[lane] or (length[lane] >= limit and self._too_long(lane)):
                 done[lane] = True
-                last = None if next_obs is None else next_obs[lane]
+                last = None if next_obs is None else self._of_lane(next_obs, lane)
                 self._end(lane, bool(ended[lane]), last, None if info is None else info[lane])
         return done
+
+    def _of_lane(self, batch: Any, lane: int) -> Any:
+        """A lane's own observation. A batch is a list where only some lanes have one."""
+        listed = isinstance(batch, list) or (isinstance(batch, np.ndarray) and batch.dtype == object)
+        if listed or self.model.masked:  # a masked policy observes more than the environment gives
+            return {k: x[lane] for k, x in batch.items()} if isinstance(batch, dict) else batch[lane]
+        return self.model.observations.take(batch, lane)
 
     def _too_long(self, lane: int) -> bool:
         if self.horizon is None:
@@ -249,7 +266,12 @@ class Recorder:
         episode = self._episode[lane]
         self._ended.append((episode, terminated, success))
         if last is not None and self.keeps:
-            self._last[episode] = np.array(last)
+            if self.model.masked:  # after the last step nothing is allowed, and nobody asks
+                last = {MASK: np.zeros(self.model.observations.space[MASK].shape, np.int8), "observation": last}  # type: ignore[index]
+            flat = self.model.observations.structured
+            self._last[episode] = (
+                self.model.observations.rows(self.model.observations.batch(last))[0] if flat else np.array(last)
+            )
         self._episode[lane] = -1
         if self.stepper is not None:
             self.stepper.end(lane)
@@ -259,7 +281,7 @@ class Recorder:
     def _bad_step(self, status: int, batch: Any) -> None:
         lane = status // 2
         if status % 2 == BAD_OBSERVATION:
-            seen = np.asarray(batch, dtype=np.float64)[lane]
+            seen = self.model.observations.rows(batch)[lane]
             if not np.isfinite(seen).all():
                 self._bad(EnvironmentFault, f"the observation is not finite ({seen})", lane)
             self._bad(PolicyFault, f"the policy's output is not finite for observation {seen}", lane)
@@ -336,9 +358,15 @@ class Recorder:
         return Divergence(0.0, 0.0, 0.0) if self.stepper is None else self.stepper.divergence
 
     def check_copy(self) -> None:
-        """Raise if a compiled copy of the policy's network disagrees with the network on observations that were met."""
-        if "observations" in self.columns.arrays:
-            self.model.check(self.columns["observations"])
+        """Raise if the policy, asked again about observations that were met, disagrees with what was done there."""
+        c = self.columns
+        if "observations" in c.arrays:
+            self.model.check(c["observations"], c["actions"], c["encoded"] if "encoded" in c.arrays else None)
+
+    @property
+    def remark(self) -> str | None:
+        """What to know of the policy, such as why nothing was balanced."""
+        return self.model.remark(self.columns["actions"])
 
     def close(self) -> None:
         """Leave the user's network as it was found."""

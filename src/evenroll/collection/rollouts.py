@@ -66,6 +66,12 @@ class Rollouts:
         return np.diff(self.ends, prepend=0)
 
     @property
+    def all_lengths(self) -> np.ndarray:
+        """The lengths of all trajectories, that of an unfinished one last."""
+        rest = self.steps - (int(self.ends[-1]) if self.episodes else 0)
+        return np.append(self.lengths, rest) if rest else self.lengths
+
+    @property
     def truncated(self) -> int:
         return int(self.episodes - self.terminated.sum())
 

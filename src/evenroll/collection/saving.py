@@ -25,6 +25,8 @@ class SavedRecorder(Recorder):
         arrays = {f"columns.{name}": np.ascontiguousarray(self.columns[name]) for name in self.columns.arrays}
         if self.stepper is not None:
             arrays |= {f"stepper.{name}": x for name, x in self.stepper.state().items()}
+        if self.model.memory is not None:
+            arrays |= {f"memory.{name}": x for name, x in self.model.memory.state(self.lanes).items()}
         if self.ros is not None:
             arrays |= {"ros.S": self.ros.S.numpy(), "ros.k": np.array([self.ros.k])}
         arrays["ended"] = np.array(self._ended, dtype=np.float64).reshape(-1, 3)
@@ -92,6 +94,8 @@ class SavedRecorder(Recorder):
             raise DataError("columns.episode does not fit")
         stepper = {} if self.stepper is None else self.stepper.state()
         saved_stepper = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
+        memory = {} if self.model.memory is None else self.model.memory.state(self.lanes)
+        saved_memory = {name: found(f"memory.{name}", x.shape, x.dtype) for name, x in memory.items()}
         last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
         if self.ros is not None:
             import torch
@@ -106,5 +110,7 @@ class SavedRecorder(Recorder):
             self.columns[name][:] = x
         for name, x in saved_stepper.items():
             stepper[name][...] = x
+        for name, x in saved_memory.items():
+            memory[name][...] = x
         self._episode, self._length, self._pending = [e for e, _ in lanes], [n for _, n in lanes], pending
         self._ended, self._last, self._row, self._begun = ended, last, row, begun

@@ -11,6 +11,8 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError
 from evenroll.policies import External, Policy
 
+SAME_LOG = 1e-2  # how far log π_e of the data may be from ours: a squash is undone only up to the rounding of float32
+
 
 def see(model: Model, data: Rollouts) -> Rollouts:
     """The data as this policy sees it: with its log π_e and, for a network that runs elsewhere, its features and outputs."""
@@ -23,7 +25,10 @@ def see(model: Model, data: Rollouts) -> Rollouts:
     _check_numbers("action", actions, model.actions.choices)
     if model.observations.n_states is not None:
         _check_numbers("state", observations, (model.observations.n_states,))
-    features, outputs = model.of_rows(observations)
+    features, outputs = model.of_rows(observations, data.all_lengths)
+    if model.actions.squash is not None:
+        actions = _before_squash(model, data, outputs)
+        data = dataclasses.replace(data, actions=actions)
     log_e = model.actions.distribution.log_probs(outputs, actions)
     if not np.isfinite(log_e).all():
         raise DataError(f"the policy never takes the action of row {int(np.flatnonzero(~np.isfinite(log_e))[0])}")
@@ -34,6 +39,27 @@ def see(model: Model, data: Rollouts) -> Rollouts:
         ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
         seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))
     return seen
+
+
+def _before_squash(model: Model, data: Rollouts, outputs: np.ndarray) -> np.ndarray:
+    """The actions before the policy's squash. Our own data has them so, others' has what the environment got.
+
+    Which it is, is told by log π_e where the data has it. Without, the actions are taken for the environment's.
+    """
+    given = data.column("actions")
+    played = model.actions.from_env(given)
+    if data.log_e is None:
+        if model.actions.outside(given):
+            raise DataError("the data has actions outside the bounds of the action space: they are not the environment's")
+        return played
+    for rows in (given, played):
+        if np.allclose(model.actions.distribution.log_probs(outputs, rows), data.log_e, atol=SAME_LOG, rtol=SAME_LOG):
+            return rows
+    raise DataError(
+        "the policy squashes its actions, and log_e of the data fits neither the actions as they are nor those before the "
+        "squash: it is data of another policy, or its actions are so near the bounds that the squash cannot be undone; "
+        "drop log_e and log_b, or collect again into .safetensors or .parquet, which keep the actions before the squash"
+    )
 
 
 def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:

@@ -27,7 +27,9 @@ class Collector(SavedRecorder):
         self, *, estimator: EstimatorLike = DEFAULT_ESTIMATOR, confidence: float = 0.95, interval: str = "auto"
     ) -> Evaluation:
         """The evaluation of the data so far, as `evaluate` would return it."""
+        self.check_copy()
         policy = self.model.engine
         sampler = self.sampler if policy is not None else OnPolicy()
-        seen = Seen(self.rollouts(), policy, sampler, self.divergence, self.model.described, NAME, self.seed)
+        described = self.model.described
+        seen = Seen(self.rollouts(), policy, sampler, self.divergence, described, NAME, self.seed, self.remark)
         return report(seen, Look(get_estimator(estimator), interval), confidence)

@@ -98,7 +98,7 @@ def diagnose(data: Rollouts, model: Model) -> Diagnosis:
     data = see(model, data)
     engine = model.engine
     assert engine is not None
-    _, outputs = model.of_rows(data.column("observations"))
+    _, outputs = model.of_rows(data.column("observations"), data.all_lengths)
     observations, actions = data.column("observations"), data.column("actions")
     distribution = model.actions.distribution
     scores, spread = distribution.scores(outputs, actions), distribution.variances(outputs)

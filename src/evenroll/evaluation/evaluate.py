@@ -88,9 +88,9 @@ def evaluate(
                 VecEnv, or an id
     sampler     how actions are chosen: a name or an object
     estimator   how the value is estimated: a name, an object or a function of (rollouts, policy)
-    policy      a policy or policy file of ours, a Stable-Baselines3 model (PPO, A2C), a torch module that gives a
-                distribution or logits, or a function of an observation that gives action probabilities. Built-in domains
-                come with a policy.
+    policy      a policy or policy file of ours, a model of Stable-Baselines3 or sb3-contrib, a torch module that
+                gives a distribution or logits, a CleanRL agent, or a function of an observation that gives action
+                probabilities, a distribution or an action (docs/policies.md). Built-in domains come with a policy.
     gamma       the discount. Built-in domains have their own; elsewhere it is 1 unless given.
     horizon     the number of steps after which a trajectory is cut, and counts as truncated. Built-in domains have their
                 own.
@@ -158,7 +158,9 @@ def evaluate_source(
 def seen(source: Source, data: Rollouts | None = None) -> Seen:
     """What a report says of a source. `data` are its rollouts, if they are at hand already."""
     data = source.rollouts() if data is None else data
-    return Seen(data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed)
+    return Seen(
+        data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed, source.remark
+    )
 
 
 class _Telling:

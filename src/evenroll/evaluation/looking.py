@@ -27,7 +27,6 @@ ENOUGH_TO_TELL = 30  # with fewer episodes the share of the actions' luck is not
 # If a share s of the variance can be removed, steps are saved by a factor of at most 1/(1 − s): 1.4 at this share.
 LITTLE = 0.3
 BOUNDS = {"length": (1.0, math.inf), "success": (0.0, 1.0)}  # what a quantity can be at all
-NOTHING_TO_BALANCE = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ class Look:
         estimator = self.estimator
         if policy is None and (estimator.name != "mc" or self.interval == "score"):
             raise SpecError(
-                f"the policy is deterministic: there are no {estimator.name} estimates or score intervals, only mc"
+                f"the policy has no action probabilities that are known: there are no {estimator.name} estimates or score "
+                "intervals, only mc"
             )
         # A deterministic policy has neither scores nor weights. Only returns are looked at, so any policy may stand in.
         engine = External(0, choices=(2,)) if policy is None else policy
@@ -91,7 +91,10 @@ def runs_away(data: Rollouts, policy: Policy | None, sampler: Sampler) -> str | 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a report is about: data, and how it was collected."""
+    """What a report is about: data, and how it was collected.
+
+    remark  what to know of the policy, such as why nothing was balanced
+    """
 
     data: Rollouts
     policy: Policy | None
@@ -100,6 +103,7 @@ class Seen:
     described: str
     name: str
     seed: int
+    remark: str | None = None
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
         return look.at(self.data, self.policy, self.sampler, confidence)
@@ -145,7 +149,7 @@ def report(
             largest_weight=None if log_weights is None else largest_weight(log_weights),
             policy=seen.described,
             action_share=share,
-            remark=_remark(policy, share, data.episodes),
+            remark=_remark(seen, share),
             quantities=_quantities(seen, confidence),
         )
 
@@ -167,14 +171,14 @@ def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
     return share if math.isfinite(share) else None
 
 
-def _remark(policy: Policy | None, share: float | None, episodes: int) -> str | None:
-    if policy is None:
-        return NOTHING_TO_BALANCE
-    if share is None or share >= LITTLE:
-        return None
-    return (
+def _remark(seen: Seen, share: float | None) -> str | None:
+    if seen.policy is None or share is None or share >= LITTLE:
+        return seen.remark
+    first = "" if seen.remark is None else f"{seen.remark}. "
+    return first + (
         f"balancing narrows this interval little: {share:.0%} of the returns' variance was found to come from the policy's "
-        f"own choices; the rest is start states, the environment, or choices whose worth {episodes} episodes do not show"
+        f"own choices; the rest is start states, the environment, or choices whose worth {seen.data.episodes} episodes do "
+        "not show"
     )
 
 

@@ -121,7 +121,7 @@ class Evaluation:
     def in_words(self) -> str:
         """What was found: the value, its interval, and what the same precision costs on-policy."""
         if self.low is None:
-            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}."
+            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}." + self._remark()
         level = f"{100 * self.confidence:g} %"
         if self._known is not None:
             text = f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."

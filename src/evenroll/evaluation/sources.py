@@ -35,7 +35,8 @@ class Source(Protocol):
 
     name       the name of the domain or environment
     described  how the policy is run, in a few words
-    policy     what chooses actions in compiled code. It is None if the policy is deterministic, which is then run as it is.
+    remark     what to know of the policy, such as why nothing was balanced
+    policy     what chooses actions in compiled code. It is None if the policy is run as it is.
     sampler    how actions are chosen
     seed       the seed; the same seed gives the same episodes
     episodes   how many new episodes have finished so far
@@ -48,6 +49,8 @@ class Source(Protocol):
     sampler: Sampler
     seed: int
 
+    @property
+    def remark(self) -> str | None: ...
     @property
     def episodes(self) -> int: ...
     @property
@@ -70,6 +73,8 @@ class Source(Protocol):
 class DomainSource:
     """A domain, built in or one's own. Whole trials run in compiled code."""
 
+    remark: str | None = None
+
     def __init__(
         self, domain: Domain, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
         initial: Rollouts | None, deterministic: bool,
@@ -78,7 +83,8 @@ class DomainSource:
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
         if model.engine is None:
             raise SpecError(
-                f"the policy is deterministic: {domain.name} runs as a Gymnasium environment then; pass that to `evaluate`"
+                f"the policy has no action probabilities that are known: {domain.name} runs as a Gymnasium environment "
+                "then; pass that to `evaluate`"
             )
         self.name, self.described, self.seed = str(domain), model.described, seed
         engine = model.engine
@@ -175,6 +181,10 @@ class EnvironmentSource:
     @property
     def divergence(self) -> Divergence:
         return self.recorder.divergence
+
+    @property
+    def remark(self) -> str | None:
+        return self.recorder.remark
 
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
         for done in collect(self.recorder, self.env, episodes=episodes, steps=steps):

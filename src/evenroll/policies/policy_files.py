@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenroll.errors import PolicyError
-from evenroll.files.safe_files import read_tensors, tensor_bytes, write_atomically
+from evenroll.files.safe_files import check_file, read_tensors, tensor_bytes, write_atomically
 from evenroll.policies.base import Policy
 from evenroll.policies.mlp import ACTIVATIONS, HEADS, MEANS, MLP, SCALES
 from evenroll.policies.tabular import TabularSoftmax
@@ -28,6 +28,7 @@ def load_policy(path: str | Path, dtype: Any = np.float32) -> Policy:
 
 
 def _load(path: Path, dtype: Any) -> Policy:
+    _refuse_others(path)
     spec, tensors = read_tensors(path, KEY, LARGEST, PolicyError)
     for name, tensor in tensors.items():
         if tensor.dtype.kind != "f":
@@ -74,6 +75,23 @@ def _mlp(spec: dict[str, Any], tensors: dict[str, np.ndarray], dtype: Any) -> ML
         dtype=dtype,
         **spec,
     )
+
+
+def _refuse_others(path: Path) -> None:
+    """Raise if the file is somebody else's, with a word on how to use that."""
+    check_file(path, LARGEST, PolicyError)
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PK\x03\x04" and path.suffix == ".zip":
+        raise PolicyError(
+            "a zip of Stable-Baselines3 is no policy file; make one of it in Python: "
+            f'evenroll.save_policy(evenroll.load_sb3("{path.name}"), "{path.stem}.safetensors")'
+        )
+    if start == b"PK\x03\x04" or path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".pickle"):
+        raise PolicyError(
+            "a file of torch or a pickle holds no policy without the code of its class: load it in Python and pass the "
+            "module: evenroll.evaluate(env, module), or name a function that makes it: --policy my_module:make_policy"
+        )
 
 
 def _only(spec: dict[str, Any], known: Any) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.errors import EvenrollError, PolicyError
+from evenroll.adapters.masks import masks_of
+from evenroll.adapters.model import takes_masks
+from evenroll.errors import EvenrollError, PolicyError, SpecError
 from evenroll.evaluation.collector import Collector
 
 
@@ -46,7 +48,8 @@ def evaluate_policy(
             stacklevel=2,
         )
     n_envs = env.num_envs
-    collector = None if deterministic else _collector(model, env, warn)
+    collector = _collector(model, env, warn, deterministic)
+    allowed = masks_of(env) if collector is not None and collector.model.masked else None
     episode_rewards: list[float] = []
     episode_lengths: list[int] = []
     episode_counts = np.zeros(n_envs, dtype="int")
@@ -62,7 +65,8 @@ def evaluate_policy(
                 observations, state=states, episode_start=episode_starts, deterministic=deterministic
             )
         else:
-            actions = collector.act(observations, episode_counts < episode_count_targets)
+            masks = None if allowed is None else allowed({})
+            actions = collector.act(observations, episode_counts < episode_count_targets, masks)
         new_observations, rewards, dones, infos = env.step(actions)
         current_rewards += rewards
         current_lengths += 1
@@ -98,17 +102,19 @@ def evaluate_policy(
     return (episode_rewards, episode_lengths) if return_episode_rewards else (mean_reward, std_reward)
 
 
-def _collector(model: Any, env: Any, warn: bool) -> Collector | None:
-    """The collector that balances the actions.
+def _collector(model: Any, env: Any, warn: bool, deterministic: bool) -> Collector | None:
+    """The collector that balances the actions, or that hands masks to a model which needs them.
 
-    It is None if the distribution of the actions is not known. Then they are drawn as the model draws them.
+    It is None if the actions are the model's own: because they are deterministic, or their distribution is not known.
     """
+    if deterministic and not takes_masks(model):
+        return None
     try:
         return Collector(
             model, lanes=env.num_envs, observation_space=env.observation_space, action_space=env.action_space,
-            keep_observations=False,
+            keep_observations=False, deterministic=deterministic,
         )  # fmt: skip
-    except PolicyError as error:
+    except (PolicyError, SpecError) as error:
         if warn:
             warnings.warn(f"not balanced: {error}", UserWarning, stacklevel=3)
         return None

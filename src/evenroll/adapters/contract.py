@@ -1,0 +1,140 @@
+"""The contract that every kind of policy is brought to: outputs of a known distribution, features, and how to act on them.
+
+Each kind has a file beside this one, and `model.py` recognises which kind it was given:
+
+our_policies.py  a file, table or MLP of ours            sb3_models.py  models of Stable-Baselines3 and sb3-contrib
+modules.py       torch modules, CleanRL's agents         functions.py   functions of an observation
+
+A policy whose action probabilities are not known, or that has none, is run as it is (`decide`), and nothing is balanced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenroll.adapters.spaces import Actions, Observations
+from evenroll.errors import PolicyError, SpecError
+from evenroll.policies.base import Policy
+from evenroll.policies.external import External
+from evenroll.policies.mlp import MLP
+from evenroll.policies.tabular import TabularSoftmax
+
+if TYPE_CHECKING:
+    from evenroll.adapters.memory import LaneMemory
+    from evenroll.adapters.torch_module import TorchPolicy
+
+CHECKED = 64  # about how many observations that were met a policy is asked about again, after the collection
+CHUNK = 1024  # how many observations go through a network at once
+DETERMINISTIC = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
+
+
+@dataclass(eq=False)
+class Model:
+    """What runs: `engine` on `encode(observations)`, or for a policy that is run as it is, only `decide(observations)`.
+
+    described  the policy in words, for reports
+    encode     observations [n, …] → [n, engine.obs_dim], float64, contiguous
+    decide     observations [n, …] → actions [n, …] as the environment wants them
+    torch      the network behind `encode`, if it runs through torch
+    restore    what to call to leave the user's network as it was
+    why        why nothing is balanced; None if the policy has an engine
+    draws      whether `decide` draws its actions, so that it may decide otherwise when it is asked again
+    begin      what to call when the episode of a lane begins, for a policy that remembers something during an episode
+    memory     what a policy remembers during an episode, for each lane
+    masked     whether it observes masks of its actions beside the environment's observation (masks.py)
+    clips      what to say if actions were drawn outside the environment's bounds, and clipped; None where that is usual
+    """
+
+    described: str
+    observations: Observations
+    actions: Actions
+    engine: Policy | None = None
+    encode: Callable[[Any], np.ndarray] | None = None
+    decide: Callable[[Any], Any] | None = None
+    torch: TorchPolicy | None = None
+    restore: list[Callable[[], None]] = field(default_factory=list)
+    why: str | None = None
+    draws: bool = False
+    begin: Callable[[int, int], None] | None = None
+    memory: LaneMemory | None = None
+    masked: bool = False
+    clips: str | None = None
+
+    def of_rows(self, rows: np.ndarray, lengths: np.ndarray | None = None) -> tuple[np.ndarray | None, np.ndarray]:
+        """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions.
+
+        lengths  those of the episodes that the observations are, one after the other, for a policy that remembers
+        """
+        engine = self.engine
+        if isinstance(engine, TabularSoftmax):
+            return None, engine.parameters_of_actions(rows)
+        if isinstance(engine, MLP):
+            return engine.features(rows), engine.parameters_of_actions(rows)
+        if not isinstance(engine, External) or self.encode is None:
+            raise SpecError(
+                "the probabilities of the policy's actions are not known: data of other actions says nothing of it"
+            )
+        handed = np.zeros((0, engine.obs_dim))
+        if len(rows) and self.memory is not None:
+            if lengths is None:
+                raise SpecError("the policy remembers: it sees whole episodes, not single observations")
+            handed = self.memory.encode_episodes(rows, lengths)
+        elif len(rows):
+            parts = (self.observations.shaped(rows[i : i + CHUNK]) for i in range(0, len(rows), CHUNK))
+            handed = np.concatenate([self.encode(part) for part in parts])
+        width = engine.features_dim
+        psi = np.append(handed[:, :width], np.ones((len(handed), 1)), axis=1).astype(np.float32)
+        return psi, engine.parameters_of_actions(handed)
+
+    def check(self, rows: np.ndarray, actions: np.ndarray, handed: np.ndarray | None = None) -> None:
+        """Raise if the policy answers otherwise when it is asked again about observations [N, size] that were met.
+
+        actions  [N, dim] what was done
+        handed   [N, features + outputs] what a network that runs elsewhere gave then
+        """
+        if len(rows) == 0:
+            return
+        some = np.unique(np.linspace(0, len(rows) - 1, CHECKED).astype(int))  # the first and the last step among them
+        batch = self.observations.shaped(rows[some])
+        if self.decide is not None and not self.draws and self.memory is None:
+            if not self.actions.same(self.actions.from_env(self.decide(batch)), actions[some]):
+                raise PolicyError(
+                    f"{self.described}: when asked again about observations it met, it did something else, so it is not "
+                    "deterministic: it remembers or draws; give the probabilities of its actions instead of an action"
+                )
+        elif self.torch is not None and isinstance(self.engine, MLP):
+            theirs = self.torch.outputs(batch)
+            if not self.actions.distribution.same(self.engine.parameters_of_actions(rows[some]), theirs):
+                raise PolicyError("the network's compiled copy disagrees with it on observations it met: pass compile=False")
+        elif handed is not None and isinstance(self.engine, External) and self.encode is not None and self.begin is None:
+            now = self.engine.parameters_of_actions(self.encode(batch))
+            if not self.actions.distribution.same(now, self.engine.parameters_of_actions(handed[some])):
+                raise PolicyError(
+                    f"{self.described}: when asked again about observations it met, the policy gave other probabilities: "
+                    "it is no function of its observation"
+                )
+
+    def remark(self, actions: np.ndarray) -> str | None:
+        """What to know of the policy beside its value, given the actions [N, dim] that were drawn."""
+        if self.why is not None:
+            return self.why
+        if self.clips is None or len(actions) == 0:
+            return None
+        share = self.actions.clipped(actions)
+        outside = f"{share:.0%} of the actions were drawn outside the bounds of the action space, and clipped to them"
+        return f"{outside}: {self.clips}" if share else None
+
+    def close(self) -> None:
+        """Leave the user's network as it was."""
+        for undo in self.restore:
+            undo()
+        self.restore.clear()
+
+
+def deterministic(kind: str, observations: Observations, actions: Actions, decide: Callable[[Any], Any]) -> Model:
+    """A deterministic policy, where `decide` gives actions as the environment wants them for observations [n, …]."""
+    return Model(f"deterministic {kind}", observations, actions, decide=decide, why=DETERMINISTIC)

@@ -1,0 +1,99 @@
+"""Torch modules: one that maps a batch of observations to distributions or logits, and CleanRL's agents as they are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from evenroll.adapters.cleanrl_agents import agent_call, agent_step
+from evenroll.adapters.contract import Model, deterministic
+from evenroll.adapters.probing import answers_alike
+from evenroll.adapters.recurrent import remembering_policy, step_of
+from evenroll.adapters.spaces import TABLE_SIZE, Actions, Observations
+from evenroll.adapters.torch_module import NO_FUNCTION, TorchPolicy, tensors_for
+from evenroll.errors import PolicyError
+from evenroll.policies.external import External
+from evenroll.policies.tabular import TabularSoftmax
+
+SQUASH = (
+    "if the policy squashes them with tanh instead, return torch.distributions.TransformedDistribution(Normal(mean, scale), "
+    "[TanhTransform()])"
+)
+
+
+def module_policy(module: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool) -> Model:
+    """A torch module. With `most_likely` it is deterministic: its likeliest action, or the tensor that it gives, counts."""
+    was_training, name = module.training, type(module).__name__
+    try:
+        tensors = tensors_for(module, observations.n_states is not None)
+        remembers = agent_step(module, tensors, actions) or step_of(module, tensors)
+        if remembers is not None:
+            made = remembering_policy(remembers, module, observations, actions, name, most_likely)
+        else:
+            call = agent_call(module, tensors, actions) or (lambda batch: module(tensors(batch)))
+            make = _most_likely if most_likely else functools.partial(network, compile=compile)
+            made = make(call, module, observations, actions, name=name)
+        made.clips = None if most_likely else SQUASH
+    except Exception:
+        module.train(was_training)
+        raise
+    made.restore.append(lambda: module.train(was_training))
+    return made
+
+
+def network(
+    call: Callable[[Any], Any], module: Any, observations: Observations, actions: Actions, compile: bool, name: str
+) -> Model:
+    """The policy that `call` computes: as a table of numbered states, as a compiled MLP, or through torch."""
+    torch_policy = TorchPolicy(call, module, observations, actions)
+    actions, note = torch_policy.reading.actions, torch_policy.reading.note
+    made = Model(name, observations, actions, encode=observations.rows, restore=[torch_policy.close])
+    if observations.n_states is not None and observations.n_states <= TABLE_SIZE and len(actions.choices) == 1:
+        states = observations.start + np.arange(observations.n_states)
+        made.described, made.engine = f"{name}, as a table{note}", TabularSoftmax(torch_policy.outputs(states))
+        return made
+    made.torch = torch_policy
+    mlp = torch_policy.compiled() if compile else None
+    if mlp is not None:
+        made.described, made.engine = f"{name}, a compiled MLP{note}", mlp
+        return made
+    what = f"{torch_policy.width} features" if torch_policy.head is not None else "no features found: no linear layer"
+    made.described, made.encode = f"{name} through torch, {what}{note}", torch_policy.encode
+    made.engine = External(torch_policy.width, choices=actions.choices, gaussian=actions.real)
+    return made
+
+
+def _most_likely(call: Callable[[Any], Any], module: Any, observations: Observations, actions: Actions, name: str) -> Model:
+    module.eval()
+    try:
+        torch_policy = TorchPolicy(call, module, observations, actions)
+    except PolicyError:  # no distribution: then the tensor itself is the action
+        return _its_actions(call, observations, actions, name)
+    torch_policy.close()
+    playing = torch_policy.reading.actions
+
+    def decide(batch: Any) -> Any:
+        return playing.to_envs(playing.distribution.mode(torch_policy.outputs(batch)))
+
+    return deterministic(name, observations, actions, decide)
+
+
+def _its_actions(call: Callable[[Any], Any], observations: Observations, actions: Actions, name: str) -> Model:
+    def rows(batch: Any) -> np.ndarray:
+        with torch.inference_mode():
+            out = call(batch)
+        if not isinstance(out, torch.Tensor) or out.reshape(len(out), -1).shape[1] != actions.dim:
+            shape = list(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+            raise PolicyError(
+                f"{name} gives {shape} for {len(observations.rows(batch))} observations: no action of {actions.space}"
+            )
+        out = out.double().numpy().reshape(len(out), -1)
+        return out - np.ravel(actions._start) if actions.choices else out
+
+    if not answers_alike(rows, actions.same, observations, observations.probes()):
+        raise PolicyError(NO_FUNCTION)
+    return deterministic(name, observations, actions, lambda batch: actions.to_envs(rows(batch)))
