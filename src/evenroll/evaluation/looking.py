@@ -100,6 +100,7 @@ class Seen:
     described: str
     name: str
     seed: int
+    warnings: tuple[str, ...] = ()
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
         return look.at(self.data, self.policy, self.sampler, confidence)
@@ -147,6 +148,7 @@ def report(
             action_share=share,
             remark=_remark(policy, share, data.episodes),
             quantities=_quantities(seen, confidence),
+            warnings=seen.warnings,
         )
 
 
