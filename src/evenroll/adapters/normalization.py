@@ -7,6 +7,8 @@ pickle (`VecNormalize.save`) is read without running anything in it (files/inert
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from evenroll.adapters.surroundings import layers
 from evenroll.errors import DataError, SpecError
 from evenroll.files.inert_pickle import Call, described, numbers
-from evenroll.files.safe_files import read_bytes, read_tensors, tensor_bytes, write_atomically
+from evenroll.files.safe_files import read_bytes, read_json, read_tensors, tensor_bytes, write_atomically
 
 KEY = "evenroll.normalization"
 LARGEST = 64 << 20  # the most bytes of a file
@@ -91,3 +94,45 @@ def _from_pickle(pickled: bytes) -> Normalization:
         return Normalization(mean, var, float(numbers(state["clip_obs"])), float(numbers(state["epsilon"])))
     except (KeyError, AttributeError, TypeError):
         raise DataError(f"it is a VecNormalize of another version; load it in Python, and {EXPORT}") from None
+
+
+# ---- policies that miss their statistics -----------------------------------------------------------------------------
+
+MISSING = (
+    "the policy was trained in a VecNormalize, and if that normalised observations, as it does by default, those here are not "
+    "what the policy knows: give its statistics, with --normalize vecnormalize.pkl on the command line, or in Python "
+    "evaluate(VecNormalize.load('vecnormalize.pkl', DummyVecEnv([make])), …) with training = False and norm_reward = False"
+)
+NORMALISERS = ("VecNormalize", "NormalizeObservation", "TransformObservation")
+DATA_LARGEST = 8 << 20  # the most bytes of a zip's member `data`
+
+
+def is_normalised(env: Any) -> bool:
+    """Whether the environment has a wrapper that may be the normalisation that a policy was trained with."""
+    return any(type(layer).__name__ in NORMALISERS for layer in layers(env))
+
+
+def unnormalised(policy: Any) -> tuple[str, ...]:
+    """The warning that a policy was trained with a normalisation, for one who has none; nothing where there is no sign.
+
+    In a model of Stable-Baselines3 and in its zip, `_last_original_obs` is the sign: the last observation before it was
+    normalised. It is reliable for algorithms that learn on-policy (which have a gae_lambda). Others keep it always.
+    """
+    if isinstance(policy, str | Path):
+        data: Any = _data_of_zip(Path(policy)) if str(policy).endswith(".zip") else {}
+    else:
+        if hasattr(policy, "get_vec_normalize_env") and policy.get_vec_normalize_env() is not None:
+            return (MISSING,)
+        data = getattr(policy, "__dict__", {})
+    return (MISSING,) if "gae_lambda" in data and data.get("_last_original_obs") is not None else ()
+
+
+def _data_of_zip(path: Path) -> dict[str, Any]:
+    """What a zip of Stable-Baselines3 says of its training; nothing where it cannot be read, which others report."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo("data").file_size > DATA_LARGEST:
+                return {}
+            return read_json(archive.read("data"), "data", DataError)
+    except (zipfile.BadZipFile, zlib.error, KeyError, OSError, ValueError, RuntimeError, EOFError, DataError):
+        return {}

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from evenroll.adapters.loading import as_environment, load_domain
 from evenroll.adapters.model import as_model
+from evenroll.adapters.normalization import is_normalised, unnormalised
 from evenroll.adapters.surroundings import environment_name, warnings_of
 from evenroll.adapters.vector_environments import as_lanes, spaces_of
 from evenroll.collection.balance import Divergence, action_stream
@@ -171,7 +172,8 @@ class EnvironmentSource:
             deterministic=deterministic,
         )
         self.name, self.seed = environment_name(self.env), seed
-        self.warnings = (*warned, *warnings_of(self.env))
+        missing = () if is_normalised(self.env) else unnormalised(policy)
+        self.warnings = tuple(dict.fromkeys((*warned, *missing, *warnings_of(self.env))))
         for text in self.warnings:
             warnings.warn(text, UserWarning, stacklevel=2)
         self.described, self.policy = self.recorder.model.described, self.recorder.model.engine
@@ -203,9 +205,11 @@ class EnvironmentSource:
             self.env.close()
 
 
-def source_of(domain: Any, policy: Any, sampler: SamplerLike, **settings: Any) -> DomainSource | EnvironmentSource:
+def source_of(
+    domain: Any, policy: Any, sampler: SamplerLike, *, warned: tuple[str, ...] = (), **settings: Any
+) -> DomainSource | EnvironmentSource:
     """The source for a domain or an environment, by name or as an object."""
     loaded = load_domain(domain) if isinstance(domain, str) else domain
     if isinstance(loaded, Domain):
         return DomainSource(loaded, policy, sampler, **settings)
-    return EnvironmentSource(domain, policy, sampler, **settings)
+    return EnvironmentSource(domain, policy, sampler, warned=warned, **settings)
