@@ -99,7 +99,7 @@ def _from_pickle(pickled: bytes) -> Normalization:
 # ---- policies that miss their statistics -----------------------------------------------------------------------------
 
 MISSING = (
-    "the policy was trained in a VecNormalize, and if that normalised observations, as it does by default, those here are not "
+    "the policy was trained in a VecNormalize, and if that normalised observations, as it does by default, these are not "
     "what the policy knows: give its statistics, with --normalize vecnormalize.pkl on the command line, or in Python "
     "evaluate(VecNormalize.load('vecnormalize.pkl', DummyVecEnv([make])), …) with training = False and norm_reward = False"
 )
