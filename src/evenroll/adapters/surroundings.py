@@ -24,6 +24,14 @@ LIFE = (
     "{name} ends an episode with every life that is lost: the value, the length and the number of episodes are those of "
     "lives, not of games; make the environment with {how} to count games"
 )
+UNTOLD = (
+    "{name} was made without gymnasium.make_vec and does not tell its settings: unless told otherwise it clips the rewards; "
+    "with episodic_life an episode is a life, not a game"
+)
+AGENTS = (
+    "the lanes are agents of one world ({name}): their episodes depend on each other, and the interval takes them for "
+    "independent"
+)
 NORMALISERS = ("NormalizeObservation", "NormalizeReward")
 CLIPPERS = ("ClipReward", "ClipRewardEnv")
 CHANGERS = ("TransformReward", "VectorizeTransformReward")
@@ -56,7 +64,7 @@ def layers(env: Any) -> Iterator[Any]:
         yield layer
         own = getattr(layer, "__dict__", {})  # not what a wrapper passes on from inside
         inner = own.get("env", own.get("venv"))
-        lanes = own.get("envs")
+        lanes = own.get("envs", own.get("vec_envs"))
         below[:0] = [inner] if inner is not None else list(lanes) if isinstance(lanes, list | tuple) else []
 
 
@@ -81,6 +89,8 @@ def _of_wrapper(name: str, ask: Ask) -> Iterator[str]:
         yield CHANGES.format(name=name)
     elif name == "EpisodicLifeEnv" or (name == "AtariPreprocessing" and ask("terminal_on_life_loss")):
         yield LIFE.format(name=name, how="terminal_on_life_loss=False")
+    elif name in ("MarkovVectorEnv", "ProcConcatVec"):  # SuperSuit's; the latter hides what is in other processes
+        yield AGENTS.format(name=name)
 
 
 def _of_settings(layer: Any) -> Iterator[str]:
@@ -89,7 +99,9 @@ def _of_settings(layer: Any) -> Iterator[str]:
     theirs = name == "AtariVectorEnv"
     settings = getattr(getattr(layer, "spec", None), "kwargs", None) if theirs else getattr(layer, "config", None)
     if not isinstance(settings, dict):
-        settings = {}
+        if theirs:
+            yield UNTOLD.format(name=name)
+        return
     if settings.get("episodic_life"):
         yield LIFE.format(name=name, how="episodic_life=False")
     if settings.get("reward_clip") or settings.get("reward_clipping", theirs):  # ALE's clips unless told otherwise

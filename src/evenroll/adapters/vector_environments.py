@@ -49,10 +49,13 @@ class VectorLanes:
         """Start every lane anew, where `already` starts have been used, which must not come again."""
         self.idle[:] = False
         seeds = [start_seed(seed, lane_number(lane, self.n, already)) for lane in range(self.n)]
-        try:
-            return self.env.reset(seed=seeds)[0]
-        except (gym.error.Error, TypeError, ValueError, AssertionError):  # a vector by itself takes one number
-            return self.env.reset(seed=seeds[0])[0]
+        # A vector by itself takes one number, which ALE's wants to have 31 bits.
+        for given in (seeds, seeds[0]):
+            try:
+                return self.env.reset(seed=given)[0]
+            except (gym.error.Error, TypeError, ValueError, AssertionError):
+                continue
+        return self.env.reset(seed=_first_of_a_range(seed, self.n, already))[0]
 
     def step(self, actions: Any) -> Step:
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
@@ -87,7 +90,11 @@ class SB3Lanes:
 
         Stable-Baselines3 adds a lane's number to the seed. So every reset gets a range of seeds of its own.
         """
-        self.env.seed(start_seed(seed, 0) % 2**31 + already * self.n)
+        first = start_seed(seed, 0) % 2**31 + already * self.n
+        try:
+            self.env.seed(first)
+        except AttributeError:  # SuperSuit's cannot be seeded, but what it wraps can, and goes on from there
+            self.env.unwrapped.reset(seed=first)
         return self.env.reset()
 
     def step(self, actions: Any) -> Step:
@@ -141,6 +148,11 @@ def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
     lanes = as_lanes(env)
     owner = env if lanes is None else lanes
     return owner.observation_space, owner.action_space
+
+
+def _first_of_a_range(seed: int, lanes: int, already: int) -> int:
+    """A number of 31 bits. It and the next ones, one for each lane, belong to no other reset of the run."""
+    return (start_seed(seed, 0) % 2**30 + already * lanes) % (2**31 - lanes)
 
 
 def shares(episodes: int, n: int) -> np.ndarray:
