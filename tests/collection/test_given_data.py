@@ -119,7 +119,7 @@ def test_initial_data_is_discounted_as_the_evaluation_is(table: dict[str, list[A
         ),
         ({"episode": [0, 0], "observation": [[1.0], [1.0, 2.0]], "action": [0, 0], "reward": [1.0, 1.0]}, "do not fit"),
         ({"episode": [0, 0], "observation": [1.0, 2.0], "action": [0, None], "reward": [1.0, 1.0]}, "action lacks a number"),
-        (Hub({"train": {"episode": [0]}}), "column action is missing"),
+        ({"train": Hub({"episode": [0]})}, r"several parts.*data\['train'\]"),
     ],
 )
 def test_what_is_no_data_is_refused(given: Any, why: str) -> None:

@@ -25,6 +25,8 @@ from evenroll.collection.table_columns import COLUMNS, from_columns
 from evenroll.errors import DataError, SpecError
 from evenroll.text.numbers import first_line
 
+SEVERAL = "it has several parts: give one of them, such as data[{first!r}]"
+
 
 def as_rollouts(given: Any, gamma: float | None = None) -> Rollouts:
     """The given data as rollouts, with returns of this discount; without one, of the data's own, or 1."""
@@ -36,6 +38,7 @@ def as_rollouts(given: Any, gamma: float | None = None) -> Rollouts:
 
 def _of_object(given: Any) -> Rollouts:
     kind = type(given).__name__
+    given = given.collect() if kind == "LazyFrame" else given  # polars' frame that is not there yet
     try:
         if hasattr(given, "iterate_episodes"):
             return _of_minari(given)
@@ -55,6 +58,8 @@ def _of_object(given: Any) -> Rollouts:
 
 def _names(given: Any) -> list[str] | None:
     if isinstance(given, Mapping):
+        if any(hasattr(part, "column_names") for part in given.values()):
+            raise DataError(SEVERAL.format(first=next(iter(given))))
         return [str(name) for name in given]
     names = getattr(given, "column_names", None)  # Arrow's and Hugging Face's
     if names is None:
@@ -62,7 +67,7 @@ def _names(given: Any) -> list[str] | None:
     if names is None or isinstance(names, Callable):  # type: ignore[arg-type]
         return None
     if isinstance(names, Mapping):
-        raise DataError(f"it has several parts: give one of them, such as data[{next(iter(names), 'train')!r}]")
+        raise DataError(SEVERAL.format(first=next(iter(names), "train")))
     return [str(name) for name in names]
 
 
