@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -100,9 +99,10 @@ def test_episodes_that_were_taken_out_do_not_come_again(tmp_path) -> None:
         assert data.initial_episodes == len(kept)
         again = len(np.unique(np.concatenate([starts(first), new]), axis=0)) < 24
         assert again == (name == "early")  # the file does not tell that there were more after those it has
-    save_rollouts(dataclasses.replace(first.prefix(int(first.ends[5]))), tmp_path / "six.safetensors")
-    new = starts(collected("single", (12,), initial=tmp_path / "six.safetensors").split_initial()[1])
-    assert len(np.unique(np.concatenate([starts(first), new]), axis=0)) == 24
+    for file in ("six.safetensors", "six.parquet"):  # our own files tell
+        save_rollouts(first.prefix(int(first.ends[5])), tmp_path / file)
+        new = starts(collected("single", (12,), initial=tmp_path / file).split_initial()[1])
+        assert len(np.unique(np.concatenate([starts(first), new]), axis=0)) == 24
 
 
 def test_after_a_fault_and_after_resume_starts_are_new(tmp_path) -> None:

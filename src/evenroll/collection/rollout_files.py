@@ -137,7 +137,7 @@ def _write_parquet(data: Rollouts, path: Path) -> None:
     if data.success is not None:
         success[data.ends - 1] = data.success
         columns["success"] = success
-    text = json.dumps({"gamma": data.gamma, "horizon": data.horizon})
+    text = json.dumps({"gamma": data.gamma, "horizon": data.horizon, "starts": data.starts})
     table = pa.table({name: _listed(pa, column) for name, column in columns.items()})
     table = table.replace_schema_metadata({KEY: text, CHECKSUM: checksum(text, columns)})
     sink = pa.BufferOutputStream()
@@ -162,7 +162,8 @@ def _read_parquet(path: Path) -> Rollouts:
         columns = {name: unlisted(table.column(name)) for name in table.column_names}
         if CHECKSUM.encode() in metadata and metadata[CHECKSUM.encode()] != checksum(text.decode(), columns).encode():
             raise DataError(CHANGED)
-        return from_columns(columns, float(spec["gamma"]), spec["horizon"])
+        starts = whole_number("starts", spec.get("starts", 0), 0)
+        return from_columns(columns, float(spec["gamma"]), spec["horizon"], starts)
     except (ValueError, KeyError, TypeError, OverflowError, IndexError) as error:
         raise DataError(f"its columns do not fit ({first_line(error)})") from None
 

@@ -19,8 +19,13 @@ NEEDED = ("episode", "observation", "action", "reward")
 MOST_STARTS = 2**31  # episodes with larger numbers are not counted from 0
 
 
-def from_columns(given: dict[str, np.ndarray], gamma: float = 1.0, horizon: int | None = None) -> Rollouts:
-    """Rollouts from columns [rows] or [rows, n]. Where there is a column t, the rows may come in any order."""
+def from_columns(
+    given: dict[str, np.ndarray], gamma: float = 1.0, horizon: int | None = None, starts: int = 0
+) -> Rollouts:  # fmt: skip
+    """Rollouts from columns [rows] or [rows, n]. Where there is a column t, the rows may come in any order.
+
+    starts  how many starts are known to have been used; the episodes' numbers may tell of more
+    """
     columns = joined(given)
     missing = set(NEEDED) - set(columns)
     if missing:
@@ -48,9 +53,8 @@ def from_columns(given: dict[str, np.ndarray], gamma: float = 1.0, horizon: int 
     )  # fmt: skip
     ordered: list[Any] = [None if part is None else part if t is None else part[order] for part in parts]
     numbers, seen, taken, rewards, ended, cut, log_e, log_b, success = ordered
-    return assemble(
-        gamma, horizon, numbers, seen, taken, rewards, ended, cut, log_e, log_b, success, starts=_starts(episode)
-    )  # fmt: skip
+    used = max(starts, _starts(episode))
+    return assemble(gamma, horizon, numbers, seen, taken, rewards, ended, cut, log_e, log_b, success, used)
 
 
 def _starts(episode: np.ndarray) -> int:
