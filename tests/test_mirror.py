@@ -18,6 +18,7 @@ LONG, LONGEST = 40, 400  # lines of code from which on a module needs a test of 
 FOLDERS = {"contract", "docs", "laws", "golden"}  # those that belong to no package
 # Modules that are tested under another name, and why. A new module wants a test of its own name instead.
 ELSEWHERE: dict[str, tuple[str, str]] = {
+    "cli/options": ("cli/test_evaluate.py", "commands with these options are run there"),
     "cli/reproduce": ("study/test_reproduce.py", "the command is run there"),
     "collection/step": ("contract/test_samplers.py", "every sampler takes this step, alone and in a whole trial"),
     "files/untrusted_arrow": ("files/test_corpus.py", "malicious Parquet and Arrow files are refused there"),
