@@ -10,7 +10,6 @@ import numpy as np
 
 from evenroll.adapters.model import Model, as_model
 from evenroll.collection.given_data import as_rollouts
-from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
 from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.imbalance import imbalance
@@ -92,13 +91,13 @@ class Diagnosis:
         return text
 
 
-def diagnose(given: Any, policy: Any) -> Diagnosis:
+def diagnose(data: Any, policy: Any) -> Diagnosis:
     """Compare a data set with the policy it is meant to be on.
 
-    given   rollouts, a file of them, a data frame with their columns, or a Minari dataset
+    data    rollouts, a file of them, a data frame with their columns, or a Minari dataset
     policy  a policy that knows its spaces (ours, or Stable-Baselines3's), or what `as_model` made of another
     """
-    data = as_rollouts(given)
+    data = as_rollouts(data)
     model = policy if isinstance(policy, Model) else as_model(policy, None, None)
     if data.episodes == 0:
         raise DataError("no finished episode in it")
