@@ -56,12 +56,12 @@ def collect(
     else:
         writable(out_file)
     statistics = None if normalize is None else load_normalization(normalize)
-    env = load_environment(env_name, envs, statistics)
+    env, loaded = load_environment(env_name, envs, statistics), load_any_policy(policy)
     for text in (*(unnormalised(policy) if statistics is None else ()), *warnings_of(env)):
         tell_warning(text)
     observation_space, action_space = spaces_of(env)
     collector = Recorder(
-        load_any_policy(policy), sampler, gamma=gamma, seed=seed, observation_space=observation_space,
+        loaded, sampler, gamma=gamma, seed=seed, observation_space=observation_space,
         action_space=action_space, lanes=envs, horizon=horizon, keep_observations=True,
         initial=None if initial_data is None else load_rollouts(initial_data, gamma),
     )  # fmt: skip

@@ -152,12 +152,12 @@ def difference(
 
     writable(json_file)
     statistics = None if normalize is None else load_normalization(normalize)
+    first, second = load_any_policy(policy), load_any_policy(against)
     warned = () if statistics is not None else (*unnormalised(policy), *unnormalised(against))
     with live_result(episodes, json_file == "-") as show:
         try:
             result = run(
-                load_environment(env_name, None, statistics), load_any_policy(policy), load_any_policy(against),
-                sampler=sampler, episodes=episodes, gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
+                load_environment(env_name, None, statistics), first, second, sampler=sampler, episodes=episodes, gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
                 deterministic=deterministic, progress=show, warned=warned,
             )  # fmt: skip
         except CollectionFault as fault:
