@@ -157,7 +157,8 @@ def difference(
     with live_result(episodes, json_file == "-") as show:
         try:
             result = run(
-                load_environment(env_name, None, statistics), first, second, sampler=sampler, episodes=episodes, gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
+                load_environment(env_name, None, statistics), first, second, sampler=sampler, episodes=episodes,
+                gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
                 deterministic=deterministic, progress=show, warned=warned,
             )  # fmt: skip
         except CollectionFault as fault:
