@@ -23,7 +23,7 @@ import torch
 from stable_baselines3 import PPO
 
 from evenroll.adapters.model import Model, as_model
-from evenroll.adapters.vector_environments import episode_seed
+from evenroll.adapters.start_seeds import start_seed
 from evenroll.collection.environments import collect
 from evenroll.evaluation.collector import Collector
 
@@ -65,7 +65,7 @@ def floor(env: gym.Env, model: Model, gamma: float, starts: int = 200, repeats: 
     for j in range(repeats):
         collector = Collector(model, "os", gamma=gamma, seed=10_000_000 + j)
         for i in range(starts):
-            observation, _ = env.reset(seed=episode_seed(10_000_000, i))
+            observation, _ = env.reset(seed=start_seed(10_000_000, i))
             over = False
             while not over:
                 observation, reward, terminated, truncated, _ = env.step(collector.act(observation))

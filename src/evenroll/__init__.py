@@ -26,6 +26,7 @@ _WHERE = {
     "Driver": "collection.trial",
     "Collector": "evaluation.collector",
     "evaluate_policy": "sb3.evaluation",
+    "as_rollouts": "collection.given_data",
     "load_rollouts": "collection.rollout_files",
     "save_rollouts": "collection.rollout_files",
     "save_minari": "collection.rollout_files",
@@ -53,6 +54,7 @@ __all__ = sorted(_WHERE)
 
 if TYPE_CHECKING:
     from evenroll.adapters.sb3_zip import load_sb3
+    from evenroll.collection.given_data import as_rollouts
     from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts
     from evenroll.collection.rollouts import Rollouts
     from evenroll.collection.trial import Driver

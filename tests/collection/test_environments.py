@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import gymnasium as gym
@@ -12,11 +13,12 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 import evenroll
-from evenroll.collection import recorder
+from evenroll.collection import environments
 from evenroll.collection.environments import collect
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EnvironmentFault
 from evenroll.evaluation.collector import Collector
+from evenroll.policies import MLP
 from tests.helpers import DISCRETE, Walk
 from tests.torch_helpers import Head, categorical
 
@@ -50,7 +52,7 @@ class Broken(Walk):
      ("raise", r"RuntimeError.*episode 2: out of fuel"), ("endless", r"not ended after 50 steps.*episode 0, step 50")],
 )  # fmt: skip
 def test_a_broken_environment_is_named_and_the_data_kept(how: str, where: str, monkeypatch) -> None:
-    monkeypatch.setattr(recorder, "LONGEST_EPISODE", 50)
+    monkeypatch.setattr(environments, "LONGEST", 50)
     with pytest.raises(EnvironmentFault, match=where) as caught:
         evenroll.evaluate(Broken(how), Head(3, 3, categorical), episodes=10, seed=5)
     kept = caught.value.rollouts
@@ -97,3 +99,40 @@ def test_an_environment_may_reuse_its_buffers(mode: AutoresetMode | None) -> Non
     assert not np.isin(np.array(list(last.values())), data.observations).any()
     for i, observation in last.items():
         np.testing.assert_array_equal(observation, last_again[i])
+
+
+LINEAR = MLP([], np.zeros((3, 3)), np.zeros(3))
+
+
+class Endless(Walk):
+    """Never ends by itself."""
+
+    def step(self, action):
+        return self._look(), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("lanes", [None, 2])
+def test_an_environment_that_does_not_end_is_found_early(lanes: int | None, monkeypatch) -> None:
+    """It is told after 10,000 steps, and given up after 100,000, with the remedy."""
+    assert environments.LONGEST == 100_000
+
+    def make() -> gym.Env:
+        return Endless(DISCRETE)
+
+    env = make() if lanes is None else gym.vector.SyncVectorEnv([make] * lanes)
+    remedy = "horizon=… (--horizon)" if lanes is None else "gymnasium.wrappers.TimeLimit"
+    longest = 100_000 if lanes is None else 11_000  # lanes take longer
+    monkeypatch.setattr(environments, "LONGEST", longest)
+    with (
+        pytest.warns(UserWarning, match=f"not ended after 10,000 steps.*{re.escape(remedy)}"),
+        pytest.raises(EnvironmentFault, match=f"not ended after {longest:,} steps.*{re.escape(remedy)}") as caught,
+    ):
+        evenroll.evaluate(env, LINEAR, episodes=3)
+    assert caught.value.step == longest
+
+
+def test_a_time_limit_of_the_environment_is_believed() -> None:
+    env = gym.wrappers.TimeLimit(Endless(DISCRETE), 120_000)
+    with pytest.warns(UserWarning, match="given up after 120,001"):
+        assert evenroll.evaluate(env, LINEAR, episodes=1).steps == 120_000
+    assert evenroll.evaluate(Endless(DISCRETE), LINEAR, episodes=1, horizon=30_000).steps == 30_000

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from evenroll.collection.environments import collect
 from evenroll.collection.rollout_files import load_rollouts, save_minari
+from evenroll.errors import DataError
 from evenroll.evaluation.collector import Collector
 from tests.helpers import COLUMNS, RING_LOGITS, STATES, Ring, through_gymnasium
 
@@ -46,3 +48,10 @@ def test_minari_has_the_environments_numbers(tmp_path) -> None:
     again = load_rollouts(tmp_path / "a.minari")
     np.testing.assert_array_equal(again.observations, data.observations)
     np.testing.assert_array_equal(again.actions, data.actions)
+
+
+def test_hdf5_is_refused_with_the_line_that_converts_it(tmp_path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "main_data.hdf5").write_bytes(b"\x89HDF")
+    with pytest.raises(DataError, match=r"HDF5 is not read.*evenroll\.as_rollouts\(minari\.load_dataset\("):
+        load_rollouts(tmp_path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import gymnasium as gym
 import numpy as np
 import pytest
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import evenroll
 from evenroll.domains.catalogue import get_domain
@@ -58,7 +61,19 @@ def test_words_and_refusals() -> None:
     few = evenroll.difference(env, good, bad, episodes=4)
     assert few.note is not None
     assert "only 4 episodes" in few.in_words()
-    with pytest.raises(SpecError, match="vector"):
-        evenroll.difference(gym.make_vec("evenroll/GridWorld-v0", num_envs=2), good, bad)
     with pytest.raises(SpecError, match="at least 4"):
         evenroll.difference(env, good, bad, episodes=3)
+
+
+def test_a_vector_environment_pairs_each_start_with_itself() -> None:
+    """The same policy twice, on-policy, differs by nothing; and Pendulum's noise, which is in its starts, cancels."""
+    make = functools.partial(gym.make, "Pendulum-v1")
+    for env in (
+        gym.vector.SyncVectorEnv([make] * 3),
+        VecNormalize(DummyVecEnv([make] * 3), training=False, norm_reward=False),
+    ):
+        same = evenroll.difference(env, _swinger(0.5), _swinger(0.5), episodes=7, sampler="os")
+        assert (same.value, same.first.episodes) == (0.0, 7)
+        found = evenroll.difference(env, _swinger(0.5), _swinger(0.6), episodes=40)
+        assert found.alone is not None
+        assert found.half_width < 0.85 * found.alone

@@ -8,7 +8,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from evenroll.adapters.normalization import Normalization
 from evenroll.adapters.sb3_zip import load_sb3
+from evenroll.adapters.surroundings import environment_name
 from evenroll.adapters.vector_environments import spaces_of
 from evenroll.domains.catalogue import DOMAINS, get_domain, parameters_of
 from evenroll.domains.domain import Domain
@@ -16,7 +18,7 @@ from evenroll.errors import SpecError
 from evenroll.policies import load_policy
 from evenroll.text.names import called, is_named, named, split_spec
 from evenroll.text.numbers import first_line
-from evenroll.text.specs import closest
+from evenroll.text.specs import closest, parse_parameters
 
 FOR_ENVIRONMENTS = (
     "a study needs a domain, which runs compiled and whose true value can be found: "
@@ -73,11 +75,15 @@ def _may_return_domain(function: Any) -> bool:
     )
 
 
-def load_environment(text: str, lanes: int | None = None) -> Any:
-    """The environment of a Gymnasium id, or the one that `module:function` makes; with `lanes`, that many side by side."""
+def load_environment(text: str, lanes: int | None = None, normalization: Normalization | None = None) -> Any:
+    """The environment that a text names (`make_environment`, or `module:function`); with `lanes`, that many side by side.
+
+    normalization  the statistics that observations are normalised with before the policy sees them
+    """
 
     def make() -> Any:
-        return called(text, named(text)) if is_named(text) else make_environment(text)
+        made = _made_by_name(text)
+        return made if normalization is None else normalization.around(made)
 
     if lanes is None:
         return make()
@@ -85,6 +91,27 @@ def load_environment(text: str, lanes: int | None = None) -> Any:
     spaces_of(first)  # report a bad name, or a thing that is no environment, before all of them are made
     first.close()
     return gym.vector.SyncVectorEnv([make] * lanes)
+
+
+def _made_by_name(text: str) -> Any:
+    name, parameters = split_spec(text, ())
+    if not is_named(name):
+        return make_environment(text)
+    return called(name, named(name), **_values(text, parameters))
+
+
+def as_environment(thing: Any) -> Any:
+    """The environment itself, or the one that a text, an EnvSpec, a class or a function makes."""
+    if isinstance(thing, str):
+        return make_environment(thing)
+    if isinstance(thing, gym.envs.registration.EnvSpec):
+        return _made(thing, thing.id, {})
+    if isinstance(thing, type) or (callable(thing) and not hasattr(thing, "step")):
+        name = getattr(thing, "__name__", type(thing).__name__)
+        made = called(name, thing)
+        spaces_of(made)  # raises if it is no environment
+        return made
+    return thing
 
 
 def load_any_policy(text: str) -> Any:
@@ -111,15 +138,36 @@ def load_any_policy(text: str) -> Any:
     return thing
 
 
-def make_environment(name: str) -> Any:
-    """An environment by its Gymnasium id."""
+def make_environment(text: str) -> Any:
+    """An environment by its Gymnasium id, with keyword arguments after a colon: `FrozenLake-v1:is_slippery=false`."""
+    name, colon, parameters = text.rpartition(":")
+    if not colon or "=" not in parameters:
+        name, parameters = text, ""
+    return _made(name, name, _values(text, parameters))
+
+
+def _made(spec: Any, name: str, values: dict[str, Any]) -> Any:
     try:
-        return gym.make(name)
+        return gym.make(spec, **values)
     except Exception as error:  # Gymnasium's own errors, and whatever an environment raises when it is made
         known = f"built-in domains: {', '.join(DOMAINS)}"
         raise SpecError(f"no environment {name!r}{closest(name, DOMAINS)}: {first_line(error)} ({known})") from None
 
 
-def environment_name(env: Any) -> str:
-    spec = getattr(env, "spec", None)
-    return str(spec.id) if spec is not None and getattr(spec, "id", None) else type(env).__name__
+WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+
+
+def _values(text: str, parameters: str) -> dict[str, Any]:
+    return {key: _value(value) for key, value in parse_parameters(text, parameters).items()}
+
+
+def _value(text: str) -> Any:
+    """What a word stands for: a truth value, None, a number, or the word itself."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -8,13 +8,13 @@ which the lane's action is ignored; until then the lane is `idle`.
 from __future__ import annotations
 
 import copy
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from evenroll.adapters.start_seeds import lane_number, start_seed
 from evenroll.errors import SpecError
 
 
@@ -34,27 +34,39 @@ class Step:
 
 
 class VectorLanes:
-    """A Gymnasium vector environment."""
+    """A Gymnasium vector environment, or something that behaves as one (SuperSuit's are no subclasses of Gymnasium's)."""
 
     def __init__(self, env: Any) -> None:
         self.env, self.n = env, int(env.num_envs)
-        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
-        mode = env.metadata.get("autoreset_mode") or "NextStep"
+        self.observation_space = getattr(env, "single_observation_space", env.observation_space)
+        self.action_space = getattr(env, "single_action_space", env.action_space)
+        mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
+        if mode is None:
+            mode = "NextStep" if isinstance(env, gym.vector.VectorEnv) and not _is_supersuit(env) else "SameStep"
         self.mode = str(getattr(mode, "value", mode))
         self.idle = np.zeros(self.n, dtype=bool)
 
     def reset(self, seed: int, already: int) -> Any:
-        """Start every lane anew; `already` episodes are there, whose starts must not come again."""
+        """Start every lane anew, where `already` starts have been used, which must not come again."""
         self.idle[:] = False
-        try:
-            return self.env.reset(seed=[episode_seed(seed, lane, already) for lane in range(self.n)])[0]
-        except (gym.error.Error, TypeError, ValueError):  # an environment that is a vector by itself takes one number
-            return self.env.reset(seed=episode_seed(seed, 0, already))[0]
+        seeds = [start_seed(seed, lane_number(lane, self.n, already)) for lane in range(self.n)]
+        # A vector by itself takes one number, which ALE's wants to have 31 bits.
+        for given in (seeds, seeds[0]):
+            try:
+                return self.env.reset(seed=given)[0]
+            except (gym.error.Error, TypeError, ValueError, AssertionError):
+                continue
+        return self.env.reset(seed=_first_of_a_range(seed, self.n, already))[0]
 
     def step(self, actions: Any) -> Step:
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        done = np.asarray(terminated) | np.asarray(truncated)
-        last, last_infos = observations, infos
+        terminated, truncated = np.asarray(terminated, dtype=bool), np.asarray(truncated, dtype=bool)
+        done = terminated | truncated
+        if isinstance(infos, list | tuple):  # SuperSuit has a dictionary for each lane, with Stable-Baselines3's key
+            ends = [info.get("terminal_observation", o) for info, o in zip(infos, observations, strict=True)]
+            return Step(observations, rewards, terminated, truncated, ends, list(infos))
+        last: Any = observations
+        last_infos = infos
         if self.mode == "NextStep":
             self.idle = done & ~self.idle
         elif done.any():
@@ -73,11 +85,17 @@ class SB3Lanes:
         self.env, self.n = env, int(env.num_envs)
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.idle = np.zeros(self.n, dtype=bool)
-        _warn_of_normalisation(env)
 
     def reset(self, seed: int, already: int) -> Any:
-        """Start every lane anew; `already` episodes are there, whose starts must not come again."""
-        self.env.seed(episode_seed(seed, 0, already) % 2**31)
+        """Start every lane anew, where `already` starts have been used, which must not come again.
+
+        Stable-Baselines3 adds a lane's number to the seed. So every reset gets a range of seeds of its own.
+        """
+        first = start_seed(seed, 0) % 2**31 + already * self.n
+        try:
+            self.env.seed(first)
+        except AttributeError:  # SuperSuit's cannot be seeded, but what it wraps can, and goes on from there
+            self.env.unwrapped.reset(seed=first)
         return self.env.reset()
 
     def step(self, actions: Any) -> Step:
@@ -85,19 +103,6 @@ class SB3Lanes:
         truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         last = [info.get("terminal_observation") for info in infos]  # there wherever a lane has ended
         return Step(observations, rewards, dones & ~truncated, dones & truncated, last, list(infos))
-
-
-def _warn_of_normalisation(env: Any) -> None:
-    """Warn where VecNormalize is set to what an evaluation may not want. Its settings are respected all the same."""
-    while env is not None:
-        if type(env).__name__ == "VecNormalize":
-            if env.training:
-                warnings.warn("VecNormalize still learns its statistics: set training = False", UserWarning, stacklevel=3)
-            if env.norm_reward:
-                warnings.warn(
-                    "VecNormalize scales the rewards, and so the value: set norm_reward = False", UserWarning, stacklevel=3
-                )
-        env = getattr(env, "venv", None)
 
 
 def unpack(infos: dict[str, Any], n: int, wanted: np.ndarray) -> list[dict[str, Any]]:
@@ -118,11 +123,25 @@ def as_lanes(env: Any) -> VectorLanes | SB3Lanes | None:
     """The lanes of a vector environment, or None for a single environment."""
     if is_sb3(env):
         return SB3Lanes(env)
-    if isinstance(env, gym.vector.VectorEnv):
+    if isinstance(env, gym.vector.VectorEnv) or _is_vector(env):
         return VectorLanes(env)
     if isinstance(env, gym.Env):
         return None
-    raise SpecError(f"a {type(env).__name__} is no environment: give a Gymnasium env or vector env, or an id of one")
+    raise SpecError(
+        f"a {type(env).__name__} is no environment: give a Gymnasium env or vector env, an id of one such as "
+        "'CartPole-v1', or a function that makes one"
+    )
+
+
+def _is_vector(env: Any) -> bool:
+    """Whether something that Gymnasium does not know behaves as a vector environment."""
+    wanted = ("num_envs", "reset", "step", "observation_space", "action_space")
+    return not isinstance(env, gym.Env | type) and all(hasattr(env, name) for name in wanted)
+
+
+def _is_supersuit(env: Any) -> bool:
+    """SuperSuit's vector environments reset a lane in the step that ends it, and do not say so."""
+    return type(env).__module__.startswith("supersuit.")
 
 
 def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
@@ -132,15 +151,9 @@ def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
     return owner.observation_space, owner.action_space
 
 
-def episode_seed(seed: int, number: int, already: int = 0) -> int:
-    """The environment's seed, from which an episode of a single environment, or the whole run of a lane, can be repeated.
-
-    number   that of the episode, or of the lane
-    already  episodes that were there when the lanes were started: looking again, or starting from initial data, must not
-             meet the same starts a second time
-    """
-    place = (seed, 1, number, already) if already else (seed, 1, number)
-    return int(np.random.SeedSequence(place).generate_state(1, np.uint32)[0])
+def _first_of_a_range(seed: int, lanes: int, already: int) -> int:
+    """A number of 31 bits. It and the next ones, one for each lane, belong to no other reset of the run."""
+    return (start_seed(seed, 0) % 2**30 + already * lanes) % (2**31 - lanes)
 
 
 def shares(episodes: int, n: int) -> np.ndarray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from evenroll import __version__
-from evenroll.cli.console import err, out, refuse
+from evenroll.cli.console import err, out, refuse, tell_warning
 from evenroll.cli.data import collect, diagnose
 from evenroll.cli.evaluate import difference, evaluate
 from evenroll.cli.leaderboard import leaderboard
@@ -73,6 +74,7 @@ def root(
 
 def main() -> None:
     """Run the command line. A user's mistake becomes one line on standard error and exit code 2 (see docs/cli.md)."""
+    warnings.showwarning = tell_warning
     try:
         raise SystemExit(app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False) or 0)
     except KeyboardInterrupt:

@@ -106,11 +106,18 @@ def significant(x: float | None, digits: int = 3) -> str:
     return "–" if x is None or x != x else f"{x:.{digits}g}"
 
 
-def refuse(text: str) -> None:
-    """Print one line on standard error and exit with code 2.
+def _one_line(text: str) -> str:
+    """The text without characters that cannot be printed: a hostile file could use them to control the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
-    Characters that cannot be printed are left out, because a hostile file could use them to control the terminal.
-    """
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+def tell_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line on standard error. Python would show the line of code that it came from."""
+    err.print(f"[yellow]warning:[/yellow] {escape(_one_line(str(message))[:LONGEST])}", soft_wrap=True)
+
+
+def refuse(text: str) -> None:
+    """Print one line on standard error and exit with code 2."""
+    line = _one_line(text)
     err.print(f"[red]error:[/red] {escape(line if len(line) <= LONGEST else line[:LONGEST] + ' …')}", soft_wrap=True)
     raise SystemExit(2) from None

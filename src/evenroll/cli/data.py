@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from evenroll.cli.console import emit, err, out, progress_bar, significant, writable
+from evenroll.cli.console import emit, err, out, progress_bar, significant, tell_warning, writable
 from evenroll.cli.keeping import kept
 from evenroll.cli.options import (
     EnvArgument,
@@ -18,6 +18,7 @@ from evenroll.cli.options import (
     HorizonOption,
     InitialOption,
     JsonOption,
+    NormalizeOption,
     PolicyOption,
     SamplerOption,
     SeedOption,
@@ -36,9 +37,12 @@ def collect(
     horizon: HorizonOption = None,
     envs: EnvsOption = None,
     initial_data: InitialOption = None,
+    normalize: NormalizeOption = None,
 ) -> None:
     """Just collect: on-policy data, balanced, with log π_e and log π_b of every step."""
     from evenroll.adapters.loading import load_any_policy, load_environment
+    from evenroll.adapters.normalization import load_normalization, unnormalised
+    from evenroll.adapters.surroundings import warnings_of
     from evenroll.adapters.vector_environments import spaces_of
     from evenroll.collection.environments import collect as run
     from evenroll.collection.recorder import Recorder
@@ -51,10 +55,13 @@ def collect(
             raise SpecError(f"{out_file} exists already")
     else:
         writable(out_file)
-    env = load_environment(env_name, envs)
+    statistics = None if normalize is None else load_normalization(normalize)
+    env, loaded = load_environment(env_name, envs, statistics), load_any_policy(policy)
+    for text in (*(unnormalised(policy) if statistics is None else ()), *warnings_of(env)):
+        tell_warning(text)
     observation_space, action_space = spaces_of(env)
     collector = Recorder(
-        load_any_policy(policy), sampler, gamma=gamma, seed=seed, observation_space=observation_space,
+        loaded, sampler, gamma=gamma, seed=seed, observation_space=observation_space,
         action_space=action_space, lanes=envs, horizon=horizon, keep_observations=True,
         initial=None if initial_data is None else load_rollouts(initial_data, gamma),
     )  # fmt: skip
@@ -80,7 +87,7 @@ def collect(
 
 def diagnose(
     data_file: Annotated[
-        Path, typer.Argument(help="Rollouts: .parquet, .safetensors or a Minari directory.", metavar="DATA")
+        Path, typer.Argument(help="Rollouts: .parquet, .csv, .safetensors or a Minari directory.", metavar="DATA")
     ],
     policy: PolicyOption,
     env_name: Annotated[

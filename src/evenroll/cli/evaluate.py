@@ -23,6 +23,7 @@ from evenroll.cli.options import (
     InitialOption,
     IntervalOption,
     JsonOption,
+    NormalizeOption,
     PolicyOption,
     SamplerOption,
     SeedOption,
@@ -58,11 +59,13 @@ def evaluate(
     envs: EnvsOption = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The policy's likeliest actions.")] = False,
     initial_data: InitialOption = None,
+    normalize: NormalizeOption = None,
     plot: Annotated[Path | None, typer.Option(help="Running estimate and interval (.png, .pdf, .svg).")] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
     from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
+    from evenroll.adapters.normalization import load_normalization, unnormalised
     from evenroll.collection.rollout_files import load_rollouts
     from evenroll.domains.catalogue import DOMAINS
     from evenroll.evaluation.evaluate import Budget, evaluate_source, look_for, seen
@@ -72,6 +75,8 @@ def evaluate(
     loaded_domain = load_domain(domain)
     if loaded_domain is not None and envs is not None:
         raise SpecError("--envs is for environments; a domain runs a whole trial in compiled code")
+    if loaded_domain is not None and normalize is not None:
+        raise SpecError("--normalize is for environments; the policies of a domain see its states as they are")
     if policy is None and loaded_domain is None:
         near = closest(domain.partition(":")[0], DOMAINS)
         raise SpecError(f"{domain} is not a built-in domain{near}: give the policy to evaluate, --policy ({POLICY_HELP})")
@@ -79,10 +84,12 @@ def evaluate(
     initial = None if initial_data is None else load_rollouts(initial_data, 1.0 if discount is None else discount)
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
-    domain_or_environment: Any = loaded_domain or load_environment(domain, envs)
+    statistics = None if normalize is None else load_normalization(normalize)
+    domain_or_environment: Any = loaded_domain or load_environment(domain, envs, statistics)
     source = source_of(
         domain_or_environment, None if policy is None else load_any_policy(policy), sampler, gamma=gamma, seed=seed,
         horizon=horizon, initial=initial, deterministic=deterministic,
+        warned=unnormalised(policy) if statistics is None else (),
     )  # fmt: skip
     try:
         total = None if budget.target else budget.episodes or budget.steps
@@ -135,19 +142,24 @@ def difference(
     seed: SeedOption = 0,
     horizon: HorizonOption = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The policies' likeliest actions.")] = False,
+    normalize: NormalizeOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels."""
     from evenroll.adapters.loading import load_any_policy, load_environment
+    from evenroll.adapters.normalization import load_normalization, unnormalised
     from evenroll.evaluation.difference import difference as run
 
     writable(json_file)
+    statistics = None if normalize is None else load_normalization(normalize)
+    first, second = load_any_policy(policy), load_any_policy(against)
+    warned = () if statistics is not None else (*unnormalised(policy), *unnormalised(against))
     with live_result(episodes, json_file == "-") as show:
         try:
             result = run(
-                load_environment(env_name, None), load_any_policy(policy), load_any_policy(against), sampler=sampler,
-                episodes=episodes, gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
-                deterministic=deterministic, progress=show,
+                load_environment(env_name, None, statistics), first, second, sampler=sampler, episodes=episodes,
+                gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
+                deterministic=deterministic, progress=show, warned=warned,
             )  # fmt: skip
         except CollectionFault as fault:
             raise kept(fault, env_name) from None

@@ -12,7 +12,7 @@ from evenroll.domains.registration import DOMAINS
 DOMAIN_HELP = (
     f"{', '.join(DOMAINS)}, or module:function that makes a domain; parameters after a colon, e.g. gridworld:noise=1"
 )
-ENV_HELP = "Gymnasium id (CartPole-v1), or module:function that makes an environment."
+ENV_HELP = "Gymnasium id (CartPole-v1, FrozenLake-v1:is_slippery=false), or module:function that makes an environment."
 POLICY_HELP = "policy.safetensors, a Stable-Baselines3 model.zip, or module:function."
 SAMPLER_HELP = "auto, os, ros:alpha=…, off:delta=…; on a domain also bpg, roa, props and others (see the docs)."
 
@@ -30,7 +30,15 @@ HorizonOption = Annotated[int | None, typer.Option(help="Cut episodes after so m
 EnvsOption = Annotated[int | None, typer.Option("--envs", help="Environments side by side, one shared balance.", min=1)]
 InitialOption = Annotated[
     Path | None,
-    typer.Option(help="Data to start from (.parquet, .safetensors, Minari): collect what makes the whole on-policy."),
+    typer.Option(help="Data to start from (.parquet, .csv, .safetensors, Minari): collect what makes the whole on-policy."),
+]
+NormalizeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--normalize",
+        metavar="FILE",
+        help="Statistics of VecNormalize: its .pkl (read, not run), or what evenroll.sb3.export_normalization wrote.",
+    ),
 ]
 ConfidenceOption = Annotated[float, typer.Option(help="Of the interval.")]
 IntervalOption = Annotated[str, typer.Option(help="auto, score; t, bca or bernstein for independent trajectories.")]

@@ -58,10 +58,11 @@ def unlisted(column: Any) -> np.ndarray:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if column.null_count and not pa.types.is_floating(column.type):
         raise ValueError("a number is missing")
-    if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
+    of_any_length = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not (of_any_length or pa.types.is_fixed_size_list(column.type)):
         return np.array(column.to_numpy(zero_copy_only=False))  # pyarrow's own memory cannot be written
     flat = unlisted(column.flatten())
-    if pa.types.is_list(column.type) and len(np.unique(np.diff(column.offsets.to_numpy()))) > 1:
+    if of_any_length and len(np.unique(np.diff(column.offsets.to_numpy()))) > 1:
         raise ValueError("its lists differ in length")
     if len(column) == 0:
         return flat.reshape(0, column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1)
@@ -71,14 +72,21 @@ def unlisted(column: Any) -> np.ndarray:
 def assemble(
     gamma: float, horizon: int | None, episode: np.ndarray, observations: np.ndarray, actions: np.ndarray,
     rewards: np.ndarray, ended: np.ndarray | None, cut: np.ndarray | None, log_e: np.ndarray | None,
-    log_b: np.ndarray | None, success: np.ndarray | None,
+    log_b: np.ndarray | None, success: np.ndarray | None, starts: int = 0,
 ) -> Rollouts:  # fmt: skip
     """Rollouts from rows in order. An episode ends where the episode's number changes. Only the last may be unfinished."""
     steps = len(episode)
     changes = np.flatnonzero(np.diff(episode)) + 1
     if len(np.unique(episode)) != len(changes) + (1 if steps else 0):
-        raise DataError("the rows of an episode must be next to each other")
+        raise DataError("the rows of an episode must be next to each other, or have a column t that puts them in order")
     ends = np.append(changes, steps) if steps else np.zeros(0, np.int64)
+    for flags in (ended, cut):
+        early = None if flags is None else np.setdiff1d(np.flatnonzero(flags), ends - 1)
+        if early is not None and len(early):
+            raise DataError(
+                f"episode {episode[early[0]]} goes on after its end (row {early[0]}): its rows are out of order, and a "
+                "column t would put them in order"
+            )
     over = None if ended is None or cut is None else (ended | cut)[ends - 1]
     if over is not None and len(over) and not over[-1]:
         ends, over = ends[:-1], over[:-1]
@@ -93,6 +101,6 @@ def assemble(
         Rollouts(
             gamma, steps, returns(rewards, ends, gamma), ends, terminated, weights, observations, actions, rewards,
             log_e, log_b, horizon=horizon,
-            success=successes if successes is not None and np.isfinite(successes).all() else None,
+            success=successes if successes is not None and np.isfinite(successes).all() else None, starts=starts,
         )
     )  # fmt: skip

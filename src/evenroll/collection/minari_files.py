@@ -22,6 +22,10 @@ from evenroll.text.numbers import first_line
 LARGEST = 4 << 30  # the most bytes of a file
 JSON_LARGEST = 8 << 20  # the most bytes of metadata.json
 WIDEST = 1e8  # the most numbers in an observation or action
+CONVERT = (
+    "if you trust it, convert it in Python: import evenroll, minari; evenroll.save_rollouts(evenroll.as_rollouts("
+    "minari.load_dataset('its id')), 'data.parquet')"
+)
 
 
 def _minari() -> Any:
@@ -95,6 +99,8 @@ def read_minari(path: Path) -> Rollouts:
     Minari's own reader is not used: where the file has no spaces, it builds the environment that the file names.
     """
     directory = path / "data" if (path / "data").is_dir() else path
+    if any(directory.glob("*.hdf5")):
+        raise DataError(f"a Minari dataset as HDF5 is not read; {CONVERT}")
     try:
         about = read_json(read_bytes(directory / "metadata.json", JSON_LARGEST, DataError), "it", DataError)
     except DataError as error:
@@ -102,7 +108,7 @@ def read_minari(path: Path) -> Rollouts:
     observation_space, action_space = (_space(about, name) for name in ("observation_space", "action_space"))
     observations, actions = Observations.of(observation_space), Actions.of(action_space)
     if about.get("data_format") not in ("arrow", "parquet"):
-        raise DataError(f"a Minari dataset as {about.get('data_format')} is not read: only as arrow or parquet")
+        raise DataError(f"a Minari dataset as {about.get('data_format')} is not read, only as arrow or parquet; {CONVERT}")
     count = about.get("total_episodes")
     if not isinstance(count, int) or not 0 < count <= sum(1 for _ in directory.iterdir()):
         raise DataError(f"no episodes in it, or not the {count} that it claims")

@@ -5,6 +5,7 @@ Several environments side by side (`lanes`) share one balance. Each step then ta
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from evenroll.adapters.masks import joined
 from evenroll.adapters.model import Model, as_model
 from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.columns import Columns
+from evenroll.collection.given_data import as_rollouts
 from evenroll.collection.lanes import BAD_OBSERVATION, SOUND, Lanes
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import handed_in, see
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from evenroll.adapters.ros_through_torch import RosThroughTorch
 
 KEPT = 256  # observations of up to this many numbers (2 kB) are kept unless the caller says otherwise
-LONGEST_EPISODE = 1_000_000  # steps after which an episode of an environment without a limit is thought never to end
+LONGEST_EPISODE = 1_000_000  # steps after which an episode of somebody's own loop is thought never to end
 SUCCESS = ("is_success", "success")  # names under which environments report a success in `info`
 
 
@@ -39,7 +41,7 @@ class Recorder:
     policy    whatever `evaluate` takes
     sampler   "auto", "os", "ros:alpha=…", or an object
     horizon   steps after which we cut a trajectory (it counts as truncated), beside the environment's own limit
-    initial   data to start from: the new data is collected so that both together are on-policy
+    initial   data to start from (rollouts, a file, a data frame …): both together are collected to be on-policy
     lanes     how many environments run side by side: `act` and `observe` then take and give arrays [lanes, …]
     """
 
@@ -54,7 +56,7 @@ class Recorder:
         action_space: gym.Space[Any] | None = None,
         lanes: int | None = None,
         horizon: int | None = None,
-        initial: Rollouts | None = None,
+        initial: Any = None,
         deterministic: bool = False,
         keep_observations: bool | None = None,
         compile: bool = True,
@@ -73,12 +75,13 @@ class Recorder:
             else as_model(policy, observation_space, action_space, deterministic=deterministic, compile=compile)
         )
         self.gamma, self.seed, self.horizon = gamma, seed, horizon
+        self.longest = LONGEST_EPISODE
         self.batched, self.lanes = lanes is not None, lanes or 1
         lanes = self.lanes
         self.asked = chosen
         self.stepper: Lanes | None = None
         self.ros: RosThroughTorch | None = None
-        self.initial = None if initial is None else see(self.model, initial)
+        self.initial = None if initial is None else see(self.model, as_rollouts(initial, gamma))
         engine = self.model.engine
         if engine is None:
             chosen = OnPolicy()  # a deterministic policy leaves nothing to balance
@@ -124,9 +127,13 @@ class Recorder:
         return len(self._ended)
 
     @property
-    def all_episodes(self) -> int:
-        """Finished so far, those of the initial data among them."""
-        return len(self._ended) + (0 if self.initial is None else self.initial.episodes)
+    def starts(self) -> int:
+        """How many starts the finished episodes have used so far, those of the initial data among them."""
+        return len(self._ended) + (0 if self.initial is None else max(self.initial.starts, self.initial.episodes))
+
+    def order_by_starts(self) -> None:
+        """Put the finished episodes into the order in which they began. They are kept in the order of their ends."""
+        self._ended.sort()
 
     @property
     def steps(self) -> int:
@@ -216,7 +223,7 @@ class Recorder:
         next_obs  needed only by those who want to save whole trajectories (Minari)
         info      a dictionary, or one for each lane; where a trajectory ends, it may hold a success flag
         """
-        lanes, length, limit = self._pending, self._length, self.horizon or LONGEST_EPISODE
+        lanes, length, limit = self._pending, self._length, self.horizon or self.longest
         if not self.batched:
             if not lanes:
                 raise SpecError("observe was called before act")
@@ -257,7 +264,10 @@ class Recorder:
 
     def _too_long(self, lane: int) -> bool:
         if self.horizon is None:
-            text = f"the episode has not ended after {LONGEST_EPISODE:,} steps; give a horizon to cut it"
+            remedy = (
+                "wrap each environment in gymnasium.wrappers.TimeLimit" if self.batched else "give horizon=… (--horizon)"
+            )
+            text = f"the episode has not ended after {self.longest:,} steps, and may never end; {remedy} to cut it"
             self._bad(EnvironmentFault, text, lane)
         return True
 
@@ -343,7 +353,9 @@ class Recorder:
             outputs=outputs,
             success=success if np.isfinite(success).all() and n else None,
         )
-        return data if self.initial is None else data.after(self.initial)
+        if self.initial is not None:
+            data = data.after(self.initial)
+        return dataclasses.replace(data, starts=self.starts)
 
     def last_observations(self) -> dict[int, np.ndarray]:
         """The observation after the last step of each finished trajectory, where it was given.

@@ -1,4 +1,4 @@
-"""Rollouts in files: .parquet (one row a step), .safetensors (columns), or a Minari directory (.minari).
+"""Rollouts in files: .parquet and .csv (one row a step), .safetensors (columns), or a Minari directory (.minari).
 
 The files keep log π_e and log π_b. Reading a file builds no environment and runs no code: only spaces and numbers are read,
 with limits on what a file may unpack to. Files that we write carry a checksum.
@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.collection.assembling import PER_EPISODE, PER_STEP, assemble, checked, unlisted, with_gamma
+from evenroll.collection.assembling import PER_EPISODE, PER_STEP, checked, unlisted, with_gamma
 from evenroll.collection.minari_files import read_minari, save_minari
 from evenroll.collection.rollouts import Rollouts
+from evenroll.collection.table_columns import COLUMNS, CSV_LARGEST, from_columns, read_csv
 from evenroll.errors import DataError, SpecError
 from evenroll.files.safe_files import (
     CHANGED,
@@ -28,9 +29,15 @@ from evenroll.files.safe_files import (
 )
 from evenroll.files.untrusted_arrow import RATIO, UNPACKED, pyarrow, read_parquet
 from evenroll.text.numbers import first_line
+from evenroll.text.specs import whole_number
 
 KEY = "evenroll.rollouts"
 LARGEST = 4 << 30  # the most bytes of a file
+OTHERS = (
+    "rollouts are read from .parquet, .csv, .safetensors or a Minari directory; from anything else make a dictionary of the "
+    "columns episode, observation, action and reward in Python, and evenroll.save_rollouts(evenroll.as_rollouts(columns), "
+    "'data.parquet')"
+)
 
 
 def save_rollouts(data: Rollouts, path: str | Path) -> None:
@@ -53,14 +60,16 @@ def load_rollouts(path: str | Path, gamma: float | None = None) -> Rollouts:
             data = read_minari(path)
         elif path.suffix == ".parquet":
             data = _read_parquet(path)
+        elif path.suffix == ".csv":
+            data = _read_csv(path)
         elif path.suffix == ".safetensors":
             data = _read_columns(path)
         else:
-            raise DataError("rollouts are read from .parquet, .safetensors or a Minari directory")
+            raise DataError(OTHERS)
     except (DataError, SpecError) as error:
-        raise DataError(f"{path.name}: {error}") from None
+        raise DataError(f"{path.name or path}: {error}") from None
     except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{path.name or path}: cannot be read: {error.strerror or error}") from None
     return data if gamma is None or gamma == data.gamma else with_gamma(data, gamma)
 
 
@@ -69,7 +78,7 @@ def load_rollouts(path: str | Path, gamma: float | None = None) -> Rollouts:
 
 def _write_columns(data: Rollouts, path: Path) -> None:
     arrays = {name: getattr(data, name) for name in (*PER_STEP, *PER_EPISODE)}
-    spec = {"gamma": data.gamma, "steps": data.steps, "horizon": data.horizon}
+    spec = {"gamma": data.gamma, "steps": data.steps, "horizon": data.horizon, "starts": data.starts}
     write_atomically(path, tensor_bytes(KEY, spec, {name: x for name, x in arrays.items() if x is not None}))
 
 
@@ -95,6 +104,7 @@ def _read_columns(path: Path) -> Rollouts:
                 arrays.get("log_b"),
                 horizon=spec["horizon"],
                 success=arrays.get("success"),
+                starts=whole_number("starts", spec.get("starts", 0), 0),
             )
         )
     except (KeyError, ValueError, TypeError, OverflowError) as error:
@@ -127,7 +137,7 @@ def _write_parquet(data: Rollouts, path: Path) -> None:
     if data.success is not None:
         success[data.ends - 1] = data.success
         columns["success"] = success
-    text = json.dumps({"gamma": data.gamma, "horizon": data.horizon})
+    text = json.dumps({"gamma": data.gamma, "horizon": data.horizon, "starts": data.starts})
     table = pa.table({name: _listed(pa, column) for name, column in columns.items()})
     table = table.replace_schema_metadata({KEY: text, CHECKSUM: checksum(text, columns)})
     sink = pa.BufferOutputStream()
@@ -142,41 +152,26 @@ def _listed(pa: Any, column: np.ndarray) -> Any:
     return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(column).ravel()), column.shape[1])
 
 
-COLUMNS = ("episode", "t", "observation", "action", "reward", "log_e", "log_b", "terminated", "truncated", "success")
-NEEDED = ("episode", "observation", "action", "reward")
-
-
 def _read_parquet(path: Path) -> Rollouts:
     raw = read_bytes(path, LARGEST, DataError)
     table = read_parquet(raw, max(UNPACKED, RATIO * len(raw)), COLUMNS)
     metadata = table.schema.metadata or {}
     text = metadata.get(KEY.encode(), b'{"gamma": 1.0, "horizon": null}')
     spec = read_json(text, f"the metadata key {KEY}", DataError)
-    missing = set(NEEDED) - set(table.column_names)
-    if missing:
-        raise DataError(f"column {min(missing)} is missing; needed are episode, observation, action and reward")
     try:
         columns = {name: unlisted(table.column(name)) for name in table.column_names}
         if CHECKSUM.encode() in metadata and metadata[CHECKSUM.encode()] != checksum(text.decode(), columns).encode():
             raise DataError(CHANGED)
+        starts = whole_number("starts", spec.get("starts", 0), 0)
+        return from_columns(columns, float(spec["gamma"]), spec["horizon"], starts)
+    except (ValueError, KeyError, TypeError, OverflowError, IndexError) as error:
+        raise DataError(f"its columns do not fit ({first_line(error)})") from None
 
-        def one(name: str, kind: Any = np.float64) -> Any:
-            if name not in columns:
-                return None
-            if kind is not np.float64 and not np.isfinite(columns[name]).all():
-                raise ValueError(f"{name} is not a number")
-            return columns[name].astype(kind).reshape(table.num_rows)
 
-        def rows(name: str) -> np.ndarray:
-            x = columns[name]
-            return x if x.ndim == 2 else x.reshape(table.num_rows, -1 if table.num_rows else 1)
-
-        return assemble(
-            float(spec["gamma"]), spec["horizon"], one("episode", np.int64), rows("observation"),
-            rows("action").astype(np.float64), one("reward"), one("terminated", bool), one("truncated", bool),
-            one("log_e"), one("log_b"), one("success"),
-        )  # fmt: skip
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+def _read_csv(path: Path) -> Rollouts:
+    try:
+        return from_columns(read_csv(read_bytes(path, CSV_LARGEST, DataError)))
+    except (ValueError, TypeError, OverflowError, IndexError) as error:
         raise DataError(f"its columns do not fit ({first_line(error)})") from None
 
 

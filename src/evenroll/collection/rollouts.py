@@ -34,6 +34,8 @@ class Rollouts:
     log_fit       [N] log π̂ of every step, where someone has already fitted π̂; it belongs to exactly these steps, and a
                   part of the data would have another fit
     q_fit         (Q̂, V̂) of every step of finished trajectories, where someone has already fitted them
+    starts        how many starts the collection of this data has used: more than `episodes` where some were taken out. New
+                  data is collected from others. It is 0 where it is not known.
     """
 
     gamma: float
@@ -55,6 +57,7 @@ class Rollouts:
     success: np.ndarray | None = None
     log_fit: np.ndarray | None = None
     q_fit: tuple[np.ndarray, np.ndarray] | None = None
+    starts: int = 0
 
     @property
     def episodes(self) -> int:

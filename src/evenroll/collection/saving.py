@@ -49,12 +49,13 @@ class SavedRecorder(Recorder):
 
     def resume(self, path: str | Path) -> Recorder:
         """Continue where `save` left off. This recorder must be new, and made with the same policy and settings."""
+        name = Path(path).name or str(path)  # "." has no name
         try:
             self._take(*read_tensors(Path(path), KEY, LARGEST, DataError))
         except DataError as error:
-            raise DataError(f"{Path(path).name}: {error}") from None
+            raise DataError(f"{name}: {error}") from None
         except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise DataError(f"{Path(path).name}: not a saved collector ({first_line(error)})") from None
+            raise DataError(f"{name}: not a saved collector ({first_line(error)})") from None
         return self
 
     def _take(self, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

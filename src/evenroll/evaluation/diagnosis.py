@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.adapters.model import Model
-from evenroll.collection.rollouts import Rollouts
+from evenroll.adapters.model import Model, as_model
+from evenroll.collection.given_data import as_rollouts
 from evenroll.collection.seeing import see
 from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.imbalance import imbalance
@@ -91,8 +91,14 @@ class Diagnosis:
         return text
 
 
-def diagnose(data: Rollouts, model: Model) -> Diagnosis:
-    """Compare a data set with the policy it is meant to be on."""
+def diagnose(data: Any, policy: Any) -> Diagnosis:
+    """Compare a data set with the policy it is meant to be on.
+
+    data    rollouts, a file of them, a data frame with their columns, or a Minari dataset
+    policy  a policy that knows its spaces (ours, or Stable-Baselines3's), or what `as_model` made of another
+    """
+    data = as_rollouts(data)
+    model = policy if isinstance(policy, Model) else as_model(policy, None, None)
     if data.episodes == 0:
         raise DataError("no finished episode in it")
     data = see(model, data)

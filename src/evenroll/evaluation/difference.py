@@ -79,7 +79,9 @@ class Difference:
         else:
             verdict = "Which is better cannot be told yet"
         note = "" if self.note is None else f" Note: {self.note}."
-        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}"
+        both = dict.fromkeys((*self.first.warnings, *self.second.warnings))
+        warned = "".join(f" Warning: {text}." for text in both)
+        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}{warned}"
 
 
 def difference(
@@ -95,16 +97,22 @@ def difference(
     horizon: int | None = None,
     deterministic: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    warned: tuple[str, ...] = (),
 ) -> Difference:
-    """Evaluate two policies on the same starts of one environment, `episodes` each, and compare them."""
-    if getattr(env, "num_envs", None) is not None:
-        raise SpecError("starts are shared in one environment, not in a vector of them")
+    """Evaluate two policies on the same starts of one environment, `episodes` each, and compare them.
+
+    A vector environment is reset as a whole for every round of episodes, one of each lane, because only then are its
+    starts known. Lanes that have ended wait for the longest episode of their round.
+
+    warned  what is known beforehand and belongs into the results' warnings
+    """
     if episodes < 4:
         raise SpecError(f"a difference needs at least 4 episodes, not {episodes}")
     look, budget = Look(get_estimator("mc")), Budget.of(episodes, None, None)
     settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "initial": None}
     sources = [
-        EnvironmentSource(env, policy, sampler, deterministic=deterministic, **settings) for policy in (first, second)
+        EnvironmentSource(env, policy, sampler, deterministic=deterministic, in_rounds=True, warned=warned, **settings)
+        for policy in (first, second)
     ]
     try:
         results = [evaluate_source(source, look, budget, confidence, progress) for source in sources]

@@ -78,14 +78,14 @@ def evaluate(
     force_interval: bool = False,
     bounds: tuple[float, float] | None = None,
     horizon: int | None = None,
-    initial: Rollouts | None = None,
+    initial: Any = None,
     deterministic: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
     """Collect `episodes` trajectories (100 by default) or `steps` steps, and estimate the policy's value.
 
     domain      a domain, built in or your own, or any Gymnasium environment: an env, a vector env, Stable-Baselines3's
-                VecEnv, or an id
+                VecEnv, an id ("FrozenLake-v1:is_slippery=false"), an EnvSpec, or a class or function that makes one
     sampler     how actions are chosen: a name or an object
     estimator   how the value is estimated: a name, an object or a function of (rollouts, policy)
     policy      a policy or policy file of ours, a model of Stable-Baselines3 or sb3-contrib, a torch module that
@@ -94,7 +94,8 @@ def evaluate(
     gamma       the discount. Built-in domains have their own; elsewhere it is 1 unless given.
     horizon     the number of steps after which a trajectory is cut, and counts as truncated. Built-in domains have their
                 own.
-    initial     data to start from. New data is then collected so that the whole becomes on-policy.
+    initial     data to start from: rollouts, a file of them, a data frame or a Minari dataset. New data is then collected
+                so that the whole becomes on-policy.
     deterministic  take the policy's likeliest actions. Then there is nothing to balance.
     half_width  stop as soon as the interval is this narrow: a number, or "5%" of the value. Then `episodes` is the most to
                 collect (100,000 by default). The interval stays valid although it is looked at repeatedly
@@ -116,7 +117,7 @@ def evaluate(
 
 
 def look_for(
-    estimator: EstimatorLike, initial: Rollouts | None, interval: str, force: bool, bounds: tuple[float, float] | None,
+    estimator: EstimatorLike, initial: Any, interval: str, force: bool, bounds: tuple[float, float] | None,
     confidence: float,
 ) -> Look:  # fmt: skip
     """The look that the user asks for: which estimator, and which interval."""
@@ -158,9 +159,8 @@ def evaluate_source(
 def seen(source: Source, data: Rollouts | None = None) -> Seen:
     """What a report says of a source. `data` are its rollouts, if they are at hand already."""
     data = source.rollouts() if data is None else data
-    return Seen(
-        data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed, source.remark
-    )
+    about = (source.described, source.name, source.seed, source.remark, source.warnings)
+    return Seen(data, source.policy, source.sampler, source.divergence, *about)
 
 
 class _Telling:

@@ -104,6 +104,7 @@ class Seen:
     name: str
     seed: int
     remark: str | None = None
+    warnings: tuple[str, ...] = ()
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
         return look.at(self.data, self.policy, self.sampler, confidence)
@@ -151,6 +152,7 @@ def report(
             action_share=share,
             remark=_remark(seen, share),
             quantities=_quantities(seen, confidence),
+            warnings=seen.warnings,
         )
 
 

@@ -60,6 +60,8 @@ class Evaluation:
                            Balancing can remove this part.
     remark                 What to know about this policy and environment.
     quantities             Other means over the same trajectories, by name: return (undiscounted), length and success.
+    warnings               What stands around the environment and changes what the value means: wrappers that still learn,
+                           that scale or clip rewards, or that end an episode with every lost life.
     """
 
     value: float
@@ -93,6 +95,7 @@ class Evaluation:
     action_share: float | None = None
     remark: str | None = None
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
@@ -119,7 +122,10 @@ class Evaluation:
         return text
 
     def in_words(self) -> str:
-        """What was found: the value, its interval, and what the same precision costs on-policy."""
+        """What was found: the value, its interval, what the same precision costs on-policy, and what to beware of."""
+        return self._found() + "".join(f" Warning: {text}." for text in self.warnings)
+
+    def _found(self) -> str:
         if self.low is None:
             return f"The policy is worth about {self.value:.5g}; no interval: {self.why}." + self._remark()
         level = f"{100 * self.confidence:g} %"

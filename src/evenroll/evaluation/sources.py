@@ -7,14 +7,18 @@ printed in the same way.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from evenroll.adapters.loading import environment_name, load_domain, make_environment
+from evenroll.adapters.loading import as_environment, load_domain
 from evenroll.adapters.model import as_model
+from evenroll.adapters.normalization import is_normalised, unnormalised
+from evenroll.adapters.surroundings import environment_name, warnings_of
 from evenroll.adapters.vector_environments import as_lanes, spaces_of
 from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.environments import collect
+from evenroll.collection.given_data import as_rollouts
 from evenroll.collection.recorder import Recorder
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
@@ -39,6 +43,7 @@ class Source(Protocol):
     policy     what chooses actions in compiled code. It is None if the policy is run as it is.
     sampler    how actions are chosen
     seed       the seed; the same seed gives the same episodes
+    warnings   what a result has to say about what stands around the environment
     episodes   how many new episodes have finished so far
     steps      how many new steps were taken so far
     """
@@ -48,6 +53,7 @@ class Source(Protocol):
     policy: Policy | None
     sampler: Sampler
     seed: int
+    warnings: tuple[str, ...]
 
     @property
     def remark(self) -> str | None: ...
@@ -74,11 +80,14 @@ class DomainSource:
     """A domain, built in or one's own. Whole trials run in compiled code."""
 
     remark: str | None = None
+    warnings: tuple[str, ...] = ()  # a domain has no wrappers
 
     def __init__(
         self, domain: Domain, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
-        initial: Rollouts | None, deterministic: bool,
+        initial: Any, deterministic: bool,
     ) -> None:  # fmt: skip
+        gamma = domain.gamma if gamma is None else gamma
+        initial = None if initial is None else as_rollouts(initial, gamma)
         seed = whole_number("seed", seed, 0)
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
         if model.engine is None:
@@ -95,7 +104,7 @@ class DomainSource:
             engine,
             self.sampler,
             action_stream(seed, initial),
-            gamma=domain.gamma if gamma is None else gamma,
+            gamma=gamma,
             horizon=domain.horizon if horizon is None else horizon,
             record_steps=True,
             value=known.value if known else 1.0,
@@ -146,12 +155,13 @@ class EnvironmentSource:
 
     def __init__(
         self, env: Any, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
-        initial: Rollouts | None, deterministic: bool,
+        initial: Any, deterministic: bool, in_rounds: bool = False, warned: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
+        """in_rounds and what they are for: see `collect`. `warned` is what is known to be amiss beforehand."""
         if policy is None:
             raise SpecError("an environment needs a policy")
-        self._ours = isinstance(env, str)
-        self.env = make_environment(env) if isinstance(env, str) else env
+        self.env = as_environment(env)
+        self._ours, self.in_rounds = self.env is not env, in_rounds
         lanes = as_lanes(self.env)
         observation_space, action_space = spaces_of(self.env)
         self.recorder = Recorder(
@@ -167,6 +177,10 @@ class EnvironmentSource:
             deterministic=deterministic,
         )
         self.name, self.seed = environment_name(self.env), seed
+        missing = () if is_normalised(self.env) else unnormalised(policy)
+        self.warnings = tuple(dict.fromkeys((*warned, *missing, *warnings_of(self.env))))
+        for text in self.warnings:
+            warnings.warn(text, UserWarning, stacklevel=2)
         self.described, self.policy = self.recorder.model.described, self.recorder.model.engine
         self.sampler = self.recorder.sampler if self.policy is not None else OnPolicy()
 
@@ -187,7 +201,7 @@ class EnvironmentSource:
         return self.recorder.remark
 
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
-        for done in collect(self.recorder, self.env, episodes=episodes, steps=steps):
+        for done in collect(self.recorder, self.env, episodes=episodes, steps=steps, in_rounds=self.in_rounds):
             yield done if episodes is not None else self.recorder.steps
         self.recorder.check_copy()
 
@@ -200,9 +214,11 @@ class EnvironmentSource:
             self.env.close()
 
 
-def source_of(domain: Any, policy: Any, sampler: SamplerLike, **settings: Any) -> DomainSource | EnvironmentSource:
+def source_of(
+    domain: Any, policy: Any, sampler: SamplerLike, *, warned: tuple[str, ...] = (), **settings: Any
+) -> DomainSource | EnvironmentSource:
     """The source for a domain or an environment, by name or as an object."""
     loaded = load_domain(domain) if isinstance(domain, str) else domain
     if isinstance(loaded, Domain):
         return DomainSource(loaded, policy, sampler, **settings)
-    return EnvironmentSource(domain, policy, sampler, **settings)
+    return EnvironmentSource(domain, policy, sampler, warned=warned, **settings)
