@@ -69,6 +69,10 @@ class Difference:
         return f"{number}{' (no interval)' if self.low is None else ''}, {self.first.episodes} episodes each"
 
     def in_words(self) -> str:
+        both = dict.fromkeys((*self.first.warnings, *self.second.warnings))
+        return self._found() + "".join(f" Warning: {text}." for text in both)
+
+    def _found(self) -> str:
         values = f"{self.first.value:.5g} against {self.second.value:.5g}"
         if self.low is None or self.high is None:
             return f"Which is better cannot be told: {values}; no interval: {self.why}."
@@ -79,9 +83,7 @@ class Difference:
         else:
             verdict = "Which is better cannot be told yet"
         note = "" if self.note is None else f" Note: {self.note}."
-        both = dict.fromkeys((*self.first.warnings, *self.second.warnings))
-        warned = "".join(f" Warning: {text}." for text in both)
-        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}{warned}"
+        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}"
 
 
 def difference(
