@@ -11,6 +11,8 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError
 from evenroll.policies import External, Policy
 
+CHUNK = 1024  # observations that go to a policy at once
+
 
 def see(model: Model, data: Rollouts) -> Rollouts:
     """The data as this policy sees it: with its log π_e and, for a network that runs elsewhere, its features and outputs."""
@@ -23,6 +25,8 @@ def see(model: Model, data: Rollouts) -> Rollouts:
     _check_numbers("action", actions, model.actions.choices)
     if model.observations.n_states is not None:
         _check_numbers("state", observations, (model.observations.n_states,))
+    if model.engine is None:
+        return _of_deterministic(model, data, observations, actions)
     features, outputs = model.of_rows(observations)
     log_e = model.actions.distribution.log_probs(outputs, actions)
     if not np.isfinite(log_e).all():
@@ -34,6 +38,21 @@ def see(model: Model, data: Rollouts) -> Rollouts:
         ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
         seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))
     return seen
+
+
+def _of_deterministic(model: Model, data: Rollouts, observations: np.ndarray, actions: np.ndarray) -> Rollouts:
+    """The data itself, if a deterministic policy would have taken just these actions."""
+    assert model.decide is not None
+    space = model.observations
+    shaped = (observations + space.start).reshape(len(observations), *space.shape).astype(space.dtype)
+    parts = [model.actions.from_env(model.decide(shaped[i : i + CHUNK])) for i in range(0, len(shaped), CHUNK)]
+    off = ~np.isclose(np.concatenate([np.zeros((0, actions.shape[1])), *parts]), actions, rtol=1e-4, atol=1e-5).all(axis=1)
+    if off.any():
+        raise DataError(
+            f"the policy is deterministic, and it would have taken another action in row {int(np.flatnonzero(off)[0])}: "
+            "data of other actions says nothing about it"
+        )
+    return dataclasses.replace(data, log_e=np.zeros(len(actions)))
 
 
 def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:

@@ -11,7 +11,8 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
 from evenroll.estimators.table import EstimatorLike, get_estimator
-from evenroll.evaluation.looking import Look, Seen, report
+from evenroll.evaluation.interruption import interrupted, seen
+from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
 from evenroll.intervals.independent import Interval, NoInterval
@@ -103,6 +104,8 @@ def evaluate(
     bounds      the smallest and the largest possible return, if they are known. No interval goes beyond them, and equal
                 returns, which have no spread, get an interval only with them.
     progress    is called now and then while collecting
+
+    Ctrl-C raises `evenroll.Interrupted`, a KeyboardInterrupt with `rollouts` and `result`: what had finished before it.
     """
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
@@ -145,20 +148,17 @@ def evaluate_source(
         return look.at(data, source.policy, source.sampler, level)
 
     known = None
-    with single_threaded_blas():
-        if budget.target is None:
-            data = collect(budget.episodes)
-        else:
-            assert budget.episodes is not None
-            data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
-            known = value, interval
-    return report(seen(source, data), look, confidence, known)
-
-
-def seen(source: Source, data: Rollouts | None = None) -> Seen:
-    """What a report says of a source. `data` are its rollouts, if they are at hand already."""
-    data = source.rollouts() if data is None else data
-    return Seen(data, source.policy, source.sampler, source.divergence, source.described, source.name, source.seed)
+    try:
+        with single_threaded_blas():
+            if budget.target is None:
+                data = collect(budget.episodes)
+            else:
+                assert budget.episodes is not None
+                data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
+                known = value, interval
+        return report(seen(source, data), look, confidence, known)
+    except KeyboardInterrupt:
+        raise interrupted(source, look, confidence) from None
 
 
 class _Telling:

@@ -60,6 +60,7 @@ class Evaluation:
                            Balancing can remove this part.
     remark                 What to know about this policy and environment.
     quantities             Other means over the same trajectories, by name: return (undiscounted), length and success.
+    interrupted            Whether collecting was interrupted, so that there is less data than was asked for.
     """
 
     value: float
@@ -93,6 +94,7 @@ class Evaluation:
     action_share: float | None = None
     remark: str | None = None
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
+    interrupted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
@@ -116,7 +118,7 @@ class Evaluation:
         worth = self.on_policy_episodes
         if worth is not None and not self.exact and self.interval == "score" and worth > WORTH_A_WORD * self.episodes:
             text += f", as precise as ~{float(f'{worth:.2g}'):,.0f} on-policy ones"
-        return text
+        return text + (", interrupted" if self.interrupted else "")
 
     def in_words(self) -> str:
         """What was found: the value, its interval, and what the same precision costs on-policy."""
