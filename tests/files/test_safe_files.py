@@ -181,7 +181,7 @@ def test_a_place_is_tried_by_writing_there(tmp_path: Path) -> None:
     safe_files.try_place(tmp_path / "old")
     safe_files.try_place(tmp_path / "new")
     assert everything(tmp_path) == {"old": b"before"}
-    with full_disk(), pytest.raises(EvenrollError, match="cannot write .*too large"):
+    with full_disk(), pytest.raises(EvenrollError, match=r"cannot write .*too large"):
         safe_files.try_place(tmp_path / "new")
     with pytest.raises(EvenrollError, match="exists already"):
         safe_files.try_place(tmp_path / "old", directory=True)

@@ -129,7 +129,7 @@ def test_a_hostile_store_neither_controls_the_terminal_nor_stops_the_listing(kin
     path = store.path(identity_key(identity))
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(_bytes(identity, int(identity["first"]), entry.data))
-    (path.parent / "b\x1b[2J[/yellow].parquet").write_bytes(b"not a block")
+    (path.parent / "b\x1b[2J[bold.parquet").write_bytes(b"not a block")
     run = command("results", str(tmp_path))
     assert run.returncode == 0, run.stderr
     assert "Traceback" not in run.stderr
