@@ -15,7 +15,7 @@ from evenroll.cli.data import collect, diagnose
 from evenroll.cli.evaluate import difference, evaluate
 from evenroll.cli.leaderboard import leaderboard
 from evenroll.cli.reproduce import reproduce, results
-from evenroll.cli.signals import exit_at_once, exit_code
+from evenroll.cli.signals import exit_at_once, exit_code, leave_if_interrupted
 from evenroll.cli.study import bench, compare, coverage, train, value
 from evenroll.errors import EvenrollError
 
@@ -109,4 +109,5 @@ def main() -> None:
         refuse(f"{message()} ({'evenroll' if context is None else context.command_path} --help)")
     finally:
         exit_at_once()  # nothing is left to lose
+    leave_if_interrupted()
     raise SystemExit(code or 0)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -35,6 +37,15 @@ def raise_from_now_on() -> None:
 def exit_code() -> int:
     """128 and the number of the first signal, as shells have it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
     return 128 + (_received[0][0] if _received else signal.SIGINT)
+
+
+def leave_if_interrupted() -> None:
+    """After a signal, end the process without waiting for threads that are still computing what nobody wants any more."""
+    if _received:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(exit_code())
 
 
 def _install(handler: Callable[[int, FrameType | None], None]) -> None:

@@ -21,7 +21,7 @@ from evenroll.errors import EnvironmentFault, PolicyFault, SpecError
 from evenroll.policies import MLP, External
 from evenroll.samplers import ROS, OnPolicy
 from evenroll.samplers.table import SamplerLike, get_sampler
-from evenroll.text.specs import whole_number
+from evenroll.text.specs import share, whole_number
 
 if TYPE_CHECKING:
     from evenroll.adapters.ros_through_torch import RosThroughTorch
@@ -65,10 +65,10 @@ class Recorder:
         keep_observations: bool | None = None,
         compile: bool = True,
     ) -> None:
-        if not 0.0 <= gamma <= 1.0:
-            raise SpecError(f"gamma must lie in [0, 1], not {gamma}")
-        if (lanes is not None and lanes < 1) or (horizon is not None and horizon < 1):
-            raise SpecError("lanes and horizon must be at least 1")
+        gamma = share("gamma", gamma)
+        for what, count in (("lanes", lanes), ("horizon", horizon)):
+            if count is not None:
+                whole_number(what, count, 1)
         if lanes is not None and horizon is not None:
             raise SpecError("a horizon is for a single environment; of several, wrap each in gymnasium.wrappers.TimeLimit")
         seed = whole_number("seed", seed, 0)

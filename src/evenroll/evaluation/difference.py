@@ -33,6 +33,7 @@ from evenroll.intervals.independent import Interval, NoInterval, student_t
 from evenroll.intervals.outcomes import around, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import with_interval
+from evenroll.text.specs import whole_number
 
 FEWEST = 4  # episodes of each policy that a difference needs
 
@@ -112,7 +113,7 @@ def difference(
     """
     if getattr(env, "num_envs", None) is not None:
         raise SpecError("starts are shared in one environment, not in a vector of them")
-    if episodes < FEWEST:
+    if whole_number("episodes", episodes, 1) < FEWEST:
         raise SpecError(f"a difference needs at least {FEWEST} episodes, not {episodes}")
     there = [0 if data is None else data.episodes for data in initial]
     if max(there) > episodes:

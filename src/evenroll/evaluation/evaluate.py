@@ -18,6 +18,7 @@ from evenroll.evaluation.sources import Source, source_of
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
+from evenroll.text.specs import share, whole_number
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "mc", 100
 SHOW_EVERY = 0.2  # seconds between two reports of progress; a choice
@@ -58,7 +59,7 @@ class Budget:
         if episodes is None and steps is None:
             episodes = DEFAULT_EPISODES if target is None else MOST_EPISODES
         for what, n in (("episodes", episodes), ("steps", steps)):
-            if n is not None and not 1 <= n <= MOST:
+            if n is not None and whole_number(what, n, 1) > MOST:
                 raise SpecError(f"{what} must be from 1 to {MOST:,}, not {n}")
         return cls(episodes, steps, target)
 
@@ -126,7 +127,7 @@ def look_for(
     record = get_estimator(estimator)
     if record.name == "wis+mc" and initial is None:
         raise SpecError("wis+mc needs initial data; use mc, ois or wis")
-    if not 0.0 < confidence < 1.0:
+    if share("confidence", confidence) in (0.0, 1.0):
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
     return Look(record, interval, force, bounds)
 

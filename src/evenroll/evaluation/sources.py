@@ -90,7 +90,7 @@ class DomainSource:
             self.sampler,
             action_stream(seed, initial),
             gamma=domain.gamma if gamma is None else gamma,
-            horizon=domain.horizon if horizon is None else horizon,
+            horizon=domain.horizon if horizon is None else whole_number("horizon", horizon, 1),
             record_steps=True,
             value=known.value if known else 1.0,
             initial=None if initial is None else see(model, initial),
