@@ -3,7 +3,9 @@ each under 50 base seeds. What such a test must say of itself: docs/testing.md; 
 
 from __future__ import annotations
 
+import signal
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,16 @@ def base_seed(request: pytest.FixtureRequest) -> int:
     """The base seed, spread so that no two tests and no two base seeds use the same random numbers."""
     base = getattr(request, "param", request.config.getoption("--base-seed"))
     return int(np.random.SeedSequence([base, zlib.crc32(request.node.originalname.encode())]).generate_state(1)[0] >> 1)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> Iterator[None]:
+    """The command line catches signals. Run in the tests' own process, it must not catch pytest's."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ SETTINGS = {"trials": 3, "seed": SEED, "initial_episodes": 20, "workers": 1}  # 
 def numbers(result: Any, without: tuple[str, ...] = ()) -> Any:
     """The result without its words, its times, and these keys; a list of nulls becomes one null."""
     if isinstance(result, dict):
-        without = ("seconds", "warnings", *without)
+        without = ("seconds", "warnings", "interrupted", *without)
         kept = {key: x for key, x in result.items() if not isinstance(x, str) and key not in without}
         return {key: numbers(x, without) for key, x in kept.items()}
     return None if isinstance(result, list) and all(x is None for x in result) else result

@@ -6,9 +6,25 @@ print(evenroll.evaluate("cartpole", episodes=500))
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
-from evenroll.domains.registration import register as _register
+
+def _is_command() -> bool:
+    """Whether this process was started as `evenroll …` or `python -m evenroll …`."""
+    started, words = (getattr(sys, "argv", None) or [""])[0], sys.orig_argv
+    if started == "-m":
+        return "evenroll" in [words[i + 1] for i, word in enumerate(words[:-1]) if word == "-m"]
+    return os.path.basename(started) == "evenroll" and started in words
+
+
+if _is_command():  # loading what follows takes a while, in which Ctrl-C shall end the command without a traceback
+    from evenroll.cli.signals import exit_at_once
+
+    exit_at_once()
+
+from evenroll.domains.registration import register as _register  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -48,6 +64,7 @@ _WHERE = {
     "BPG": "samplers",
     "OffPolicy": "samplers",
     "EvenrollError": "errors",
+    "Interrupted": "errors",
 }
 
 __all__ = sorted(_WHERE)
@@ -61,7 +78,7 @@ if TYPE_CHECKING:
     from evenroll.domains.catalogue import get_domain
     from evenroll.domains.domain import Domain
     from evenroll.domains.tabular import tabular_domain
-    from evenroll.errors import EvenrollError
+    from evenroll.errors import EvenrollError, Interrupted
     from evenroll.estimators import Estimator
     from evenroll.evaluation.collector import Collector
     from evenroll.evaluation.diagnosis import diagnose

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 
@@ -22,7 +24,7 @@ class CollectionFault(EvenrollError):
 
     episode, step  where it happened, counted from 0
     seed           the seed of that episode's environment, or of the whole run
-    rollouts       the trajectories that had finished (`evenroll.Rollouts`), or None
+    rollouts       the trajectories that had finished (`evenroll.Rollouts`), or None; of `difference` a pair
     """
 
     def __init__(
@@ -44,6 +46,26 @@ class EnvironmentFault(CollectionFault):
 
 class PolicyFault(CollectionFault, PolicyError):
     """The policy's outputs were not finite, or it took an action of probability 0."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or another signal that asks to stop, came while collecting. What was finished before it is kept.
+
+    Like every KeyboardInterrupt it is not caught by `except Exception`.
+
+    rollouts  the trajectories that had finished (`evenroll.Rollouts`), initial data in front, or None; of `difference` a
+              pair, the second policy's behind the first's
+    result    what they say (`evenroll.Evaluation` or `evenroll.Difference`, marked `interrupted`), or None if too few
+              had finished. It is computed when it is asked for; whoever only wants to leave need not wait.
+    """
+
+    def __init__(self, message: str, *, rollouts: Any = None, find: Callable[[], Any] = lambda: None) -> None:
+        super().__init__(message)
+        self.rollouts, self._find = rollouts, find
+
+    @functools.cached_property
+    def result(self) -> Any:
+        return self._find()
 
 
 class DataError(EvenrollError):

@@ -28,6 +28,14 @@ from tests.helpers import command
         (("evaluate", "cartpole", "--envs", "2"), "for environments"),
         (("collect", "CartPole-v1", "--policy", "p.safetensors", "--out", "x.csv"), ".parquet"),
         (("diagnose", "none.parquet", "--policy", "p.safetensors"), "no such file"),
+        (("evaluate", "cartpole", "--episodes", "1000000000", "--plot", "p.docx"), "'docx' is not supported"),
+        (("evaluate", "cartpole", "--episodes", "9", "--plot", "p.png"), "at least 10 episodes, not 9"),
+        (("evaluate", "cartpole", "--episodes", "1000000000", "--json", "no/r.json"), "there is no directory no"),
+        (("collect", "CartPole-v1", "--policy", "p.safetensors", "--out", "no/x.minari"), "there is no directory no"),
+        (("evaluate", "Cartpole-v1", "--policy", "p.safetensors"), "Did you mean: `CartPole`?"),
+        (("evaluate", "cartpole", "--sampler", "autos"), "did you mean auto?"),
+        (("evaluate", "cartpole", "--estimator", "wiss"), "did you mean wis?"),
+        (("evaluate", "cartpole", "--seed", "-1"), "--seed"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, arguments, text: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
-from evenroll.cli.app import app
+from evenroll.cli.app import COMMANDS, app
+from evenroll.errors import EvenrollError
 from tests.helpers import command
 
 
@@ -57,6 +60,49 @@ def test_train_makes_a_policy_that_evaluates(tmp_path) -> None:
     assert run.returncode == 0, run.stderr
     run = command("evaluate", "cartpole:actions=3", "--policy", "p.safetensors", "--episodes", "50", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
+
+
+def test_train_tells_in_json_and_does_not_write_over_what_was_not_named(tmp_path) -> None:
+    run = command("train", "gridworld", "--episodes", "64", "--json", "-", cwd=tmp_path)
+    found = json.loads(run.stdout)
+    assert (found["policy"], found["episodes"], found["value_se"]) == ("gridworld.safetensors", 64, 0)
+    before = (tmp_path / "gridworld.safetensors").read_bytes()
+    run = command("train", "gridworld", "--episodes", "64", "--seed", "1", cwd=tmp_path)
+    assert run.returncode == 2
+    assert "--out" in run.stderr
+    assert (tmp_path / "gridworld.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("file", ["model.zip", "model.pt", "mine:policy"])
+@pytest.mark.parametrize("words", [("value", "cartpole"), ("compare", "cartpole", "--method", "os"), ("coverage", "bandit")])
+def test_policies_that_only_evaluate_takes_are_sent_there(file: str, words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*words, "--policy", file])
+    assert isinstance(result.exception, EvenrollError)
+    assert "`evenroll evaluate`" in str(result.exception)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_help_shows_the_whole_grammar_and_names_are_whole(columns: int) -> None:
+    environment = {"COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"}
+    shown = CliRunner().invoke(app, ["compare", "--help"], env=environment).output
+    assert "[init+]SAMPLER[:key=value,…][/ESTIMATOR]" in shown
+    shown = CliRunner().invoke(app, ["coverage", "--help"], env=environment).output
+    assert "[init+]SAMPLER[:key=value,…]" in shown
+    method = "init+auto:max_kl=0.01/wis+mc"
+    code = ["compare", "bandit", "--method", "ros:alpha=1000/mc", "--method", method, "--trials", "2", "--budget", "8"]
+    run = subprocess.run(
+        [sys.executable, "-m", "evenroll", *code], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    for name in ("ros:alpha=1000/mc", method, "vs first", "bias"):
+        assert name in run.stdout
+
+
+@pytest.mark.parametrize("command_name", [command.__name__ for command, _ in COMMANDS])
+def test_no_word_of_a_help_page_is_cut(command_name: str) -> None:
+    shown = CliRunner().invoke(app, [command_name, "--help"], env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}).output
+    cut = [word for word in shown.split() if word.endswith("…") and not word.endswith(("=…", ",…"))]
+    assert cut in ([], ["…"])  # `fig1 … fig14`
 
 
 OWN = """

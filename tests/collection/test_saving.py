@@ -63,6 +63,7 @@ def test_saved_at_any_step_it_goes_on_as_if_nothing_had_happened(tmp_path, kind:
             first.act(observations[at])
         first.save(tmp_path / "half.safetensors")
         second = new().resume(tmp_path / "half.safetensors")
+        second.go_on()
         go(second, at, 70, acted=between)
         a, b = straight.rollouts(), second.rollouts()
         for column in ("returns", "ends", "actions", "log_e", "log_b", "observations", "rewards", "terminated"):

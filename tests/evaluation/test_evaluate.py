@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import gymnasium as gym
 import pytest
 
@@ -43,3 +46,29 @@ def test_not_narrow_enough_is_said():
     found = evaluate("bandit", half_width=1e-4, episodes=500)
     assert found.episodes == 500
     assert "not enough" in found.note
+
+
+ODD: dict[str, Callable[[], Any]] = {
+    "seed must be": lambda: evenroll.evaluate("bandit", seed=None),
+    "seed must": lambda: evenroll.compare("bandit", ["os"], seed=-1, trials=2, budget=8),
+    "workers must be": lambda: evenroll.compare("bandit", ["os"], workers=-3, trials=2, budget=8),
+    "trials must be": lambda: evenroll.compare("bandit", ["os"], trials=2.5, budget=8),
+    "budget must be a number": lambda: evenroll.compare("bandit", ["os"], trials=2, budget="x"),
+    "episodes must be": lambda: evenroll.evaluate("bandit", episodes="many"),
+    "episodes must": lambda: evenroll.evaluate("bandit", episodes=2.5),
+    "steps must be": lambda: evenroll.evaluate("bandit", steps="x"),
+    "gamma must be a number": lambda: evenroll.evaluate("bandit", gamma="x", episodes=5),
+    "gamma must lie": lambda: evenroll.evaluate("bandit", gamma=-1, episodes=5),
+    "horizon must be": lambda: evenroll.evaluate("gridworld", horizon=0, episodes=5),
+    "horizon must": lambda: evenroll.Collector(get_domain("cartpole").policy(), horizon=2.5),
+    "lanes must be": lambda: evenroll.Collector(get_domain("cartpole").policy(), lanes=-1),
+    "confidence must": lambda: evenroll.evaluate("bandit", confidence="x", episodes=5),
+    "half-width must": lambda: evenroll.evaluate("bandit", half_width=[1]),
+    "gamma must be": lambda: evenroll.Collector(get_domain("cartpole").policy(), gamma=None),
+}
+
+
+@pytest.mark.parametrize("words", ODD)
+def test_a_number_that_is_none_is_named(words: str) -> None:
+    with pytest.raises(evenroll.EvenrollError, match=words):
+        ODD[words]()

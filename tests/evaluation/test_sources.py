@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
-from evenroll.errors import SpecError
+from evenroll.errors import EnvironmentFault, SpecError
 from evenroll.evaluation.sources import DomainSource, EnvironmentSource, source_of
 from evenroll.policies import TabularSoftmax
 from tests.helpers import IDS
@@ -55,3 +58,61 @@ def test_what_no_source_can_be_made_of() -> None:
     certain = TabularSoftmax.from_probabilities(np.eye(4)[table.argmax(axis=1)])
     with pytest.raises(SpecError, match="deterministic"):
         source_of("gridworld", certain, "auto", **SETTINGS)
+
+
+def test_interrupted_anywhere_a_domain_loses_nothing() -> None:
+    """A signal comes some fifty times wherever the program happens to be; the data is that of a run without any."""
+    policy = get_domain("cartpole").policy()
+    whole, struck = (source_of("cartpole", policy, "auto", **SETTINGS) for _ in range(2))
+    list(whole.collect(3000, None, at_once=True))
+
+    def ring(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before, rng, interrupts = signal.signal(signal.SIGALRM, ring), np.random.default_rng(0), 0
+    try:
+        while struck.episodes < 3000:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, float(rng.uniform(1e-4, 8e-3)))
+                list(struck.collect(3000, None, at_once=bool(interrupts % 2)))
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+                so_far = struck.rollouts(unfinished=False)
+                np.testing.assert_array_equal(so_far.returns, whole.rollouts().returns[: so_far.episodes])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 10
+    for column in ("returns", "ends", "actions", "observations", "log_b"):
+        np.testing.assert_array_equal(getattr(struck.rollouts(), column), getattr(whole.rollouts(), column))
+
+
+def test_compiled_calls_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C waits for the end of one. They are timed over a run of seconds, at once as well as in parts."""
+    source = source_of("cartpole", get_domain("cartpole").policy(), "auto", **SETTINGS)
+    list(source.collect(100, None, at_once=True))  # compiled
+    advance, took = Driver._advance, []
+
+    def timed(self: Driver, *arguments: Any) -> int:
+        started = time.process_time()
+        status = advance(self, *arguments)
+        took.append(time.process_time() - started)
+        return status
+
+    monkeypatch.setattr(Driver, "_advance", timed)
+    list(source.collect(30_000, None, at_once=True))
+    assert sum(took) > 0.5
+    assert max(took) < 0.5
+
+
+def test_a_fault_of_a_domain_keeps_what_had_finished() -> None:
+    source = source_of("gridworld", get_domain("gridworld").policy(), "os", **SETTINGS)
+    assert isinstance(source, DomainSource)
+    list(source.collect(20, None, at_once=True))
+    source.environment.params[65 + 4 * 1 + 1] = np.inf  # the reward from (0,1) down
+    with pytest.raises(EnvironmentFault, match="reward inf") as told:
+        list(source.collect(10_000, None, at_once=True))
+    assert told.value.rollouts.episodes >= 20
+    assert told.value.rollouts.unfinished == 0
+    assert np.isfinite(told.value.rollouts.returns).all()

@@ -152,6 +152,44 @@ def test_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch) -> None:
     assert order == ["file", "rename", "directory"]
 
 
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o007])
+def test_the_umask_and_the_modes_of_what_is_there_are_kept(umask: int, tmp_path: Path) -> None:
+    """A private file stays private, a shared one shared; what is new is as private as whoever writes it wants."""
+
+    def mode(name: str) -> int:
+        return (tmp_path / name).stat().st_mode & 0o777
+
+    before = os.umask(umask)
+    try:
+        write_atomically(tmp_path / "new", b"x")
+        with safe_files.new_directory(tmp_path / "folder") as folder:
+            (folder / "file").write_bytes(b"x")
+        assert (mode("new"), mode("folder")) == (0o666 & ~umask, 0o777 & ~umask)
+        assert (tmp_path / "folder" / "file").stat().st_mode & 0o777 == 0o666 & ~umask
+        for kept in (0o600, 0o640, 0o666, 0o444):
+            (tmp_path / "old").write_bytes(b"before")
+            (tmp_path / "old").chmod(kept)
+            write_atomically(tmp_path / "old", b"after")
+            assert (mode("old"), (tmp_path / "old").read_bytes()) == (kept, b"after")
+            (tmp_path / "old").unlink()
+    finally:
+        os.umask(before)
+
+
+def test_a_place_is_tried_by_writing_there(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"before")
+    safe_files.try_place(tmp_path / "old")
+    safe_files.try_place(tmp_path / "new")
+    assert everything(tmp_path) == {"old": b"before"}
+    with full_disk(), pytest.raises(EvenrollError, match=r"cannot write .*too large"):
+        safe_files.try_place(tmp_path / "new")
+    with pytest.raises(EvenrollError, match="exists already"):
+        safe_files.try_place(tmp_path / "old", directory=True)
+    with pytest.raises(EvenrollError, match="there is no directory missing"):
+        safe_files.try_place(tmp_path / "missing" / "x.minari", directory=True)
+    assert everything(tmp_path) == {"old": b"before"}
+
+
 WRITE_FOREVER = """
 import sys
 from evenroll.files.safe_files import write_atomically

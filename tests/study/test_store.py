@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from evenroll.executors.pool import get_pool
-from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, resolve
+from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, identity_key, resolve
 from evenroll.study.runner import ensure
-from evenroll.study.store import Store, gathered, write_export
-from tests.helpers import BLOCKS, WORK
+from evenroll.study.store import Store, _bytes, gathered, write_export
+from tests.helpers import BLOCKS, WORK, command
 
 
 def test_what_is_stored_is_what_was_computed(tmp_path: Path) -> None:
@@ -107,6 +107,40 @@ def test_what_no_store_would_hold_is_set_aside(tmp_path: Path) -> None:
     assert list(Store(tmp_path, said.append).entries()) == []
     assert len(said) == 3
     assert "larger than 256 MiB when unpacked" in said[0]
+
+
+HOSTILE: dict[str, Any] = {
+    "the terminal": {"domain": "\x1b]0;owned\x07\x1b[2Jgrid", "method": "[red]os/mc[/nothing]"},
+    "half a character": {"domain": "\ud800grid"},
+    "trials in words": {"trials": "2"},
+    "trials as a truth": {"trials": True},
+    "no checkpoint": {"checkpoints": []},
+    "a measure that is no name": {"measures": [["mc"]]},
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_store_neither_controls_the_terminal_nor_stops_the_listing(kind: str, tmp_path: Path) -> None:
+    """Its blocks carry a right checksum and a right name: only what they say is foul."""
+    store, (block, *_) = Store(tmp_path), WORK.blocks(100)
+    ensure(store, [block], pool=get_pool(workers=1))
+    entry = next(iter(store.entries()))
+    identity = {**entry.identity, **HOSTILE[kind]}
+    path = store.path(identity_key(identity))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(_bytes(identity, int(identity["first"]), entry.data))
+    (path.parent / "b\x1b[2J[bold.parquet").write_bytes(b"not a block")
+    run = command("results", str(tmp_path))
+    assert run.returncode == 0, run.stderr
+    assert "Traceback" not in run.stderr
+    assert not set(run.stdout + run.stderr) & set("\x1b\x07\ud800")
+    assert "set aside" in run.stdout
+
+
+def test_an_empty_folder_is_no_store(tmp_path: Path) -> None:
+    run = command("results", str(tmp_path))
+    assert run.returncode == 2
+    assert "there is no results store" in run.stderr
 
 
 def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:

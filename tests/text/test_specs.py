@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenroll.errors import SpecError
-from evenroll.text.specs import closest, parse_parameters
+from evenroll.text.specs import closest, parse_parameters, share
 
 
 def test_parameters_by_name() -> None:
@@ -27,3 +27,10 @@ def test_what_is_not_key_and_value_is_refused(text: str, message: str) -> None:
 def test_the_nearest_name_is_suggested() -> None:
     assert closest("gridwrld", ["bandit", "gridworld"]) == " (did you mean gridworld?)"
     assert closest("chess", ["bandit", "gridworld"]) == ""
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), None, "0.5", True, [0.5, 0.5], object()])
+def test_a_share_lies_between_0_and_1(bad: object) -> None:
+    assert [share("gamma", x) for x in (0, 1, 0.25)] == [0.0, 1.0, 0.25]
+    with pytest.raises(SpecError, match="gamma must"):
+        share("gamma", bad)

@@ -3,6 +3,11 @@
 This package may import everything. What takes time to load is imported when a command runs.
 """
 
-from evenroll.cli.app import main
+
+def main() -> None:
+    from evenroll.cli.app import main as run
+
+    run()
+
 
 __all__ = ["main"]

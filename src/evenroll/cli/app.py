@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from evenroll.cli.data import collect, diagnose
 from evenroll.cli.evaluate import difference, evaluate
 from evenroll.cli.leaderboard import leaderboard
 from evenroll.cli.reproduce import reproduce, results
+from evenroll.cli.signals import exit_at_once, exit_code, leave_if_interrupted
 from evenroll.cli.study import bench, compare, coverage, train, value
 from evenroll.errors import EvenrollError
 
@@ -54,9 +56,25 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
     (train, ("evenroll train cartpole --seed 1 --out my-cartpole.safetensors",)),
     (bench, ("evenroll bench --json bench.json",)),
 )
+
+
+def stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which exits as a shell expects when a signal asks it to stop."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt as stop:
+            err.print(f"interrupted{f': {stop}' if str(stop) else ''}", soft_wrap=True)
+            raise typer.Exit(exit_code()) from None
+
+    return run
+
+
 for command, examples in COMMANDS:
     word = "Example" if len(examples) == 1 else "Examples"
-    app.command(epilog=f"{word}: " + "\n\n".join(f"[cyan]{example}[/cyan]" for example in examples))(command)
+    app.command(epilog=f"{word}: " + "\n\n".join(f"[cyan]{example}[/cyan]" for example in examples))(stoppable(command))
 
 
 def _version(show: bool) -> None:
@@ -74,12 +92,13 @@ def root(
 
 def main() -> None:
     """Run the command line. A user's mistake becomes one line on standard error and exit code 2 (see docs/cli.md)."""
+    exit_at_once()
+    code: Any = 0
     warnings.showwarning = tell_warning
     try:
-        raise SystemExit(app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False) or 0)
-    except KeyboardInterrupt:
-        err.print("interrupted")
-        raise SystemExit(130) from None
+        code = app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False)
+    except SystemExit as left:  # ours come as a return value
+        refuse(f"something that was run (an environment, a policy, a module of yours) called sys.exit({left.code!r})")
     except (EvenrollError, OSError) as error:
         refuse(str(error))
     except MemoryError:
@@ -90,3 +109,7 @@ def main() -> None:
             raise
         context = getattr(error, "ctx", None)
         refuse(f"{message()} ({'evenroll' if context is None else context.command_path} --help)")
+    finally:
+        exit_at_once()  # nothing is left to lose
+    leave_if_interrupted()
+    raise SystemExit(code or 0)

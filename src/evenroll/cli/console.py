@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from evenroll.errors import EvenrollError
+from evenroll.cli.signals import raise_from_now_on
 from evenroll.text.numbers import with_interval
+from evenroll.text.printable import printable
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -27,6 +27,7 @@ def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]
     """A bar with the time left, on standard error. It is not shown if that is no terminal, or if JSON goes to the screen."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    raise_from_now_on()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -46,6 +47,7 @@ def live_result(total: int | None, quiet: bool) -> Iterator[Callable[[Any], None
 
     It is None where nobody would see it: if standard error is no terminal, or JSON goes to the screen.
     """
+    raise_from_now_on()
     if quiet or not err.is_terminal:
         yield None
         return
@@ -86,19 +88,22 @@ def emit(data: dict[str, Any], target: str | None) -> None:
 
 
 def writable(*targets: str | Path | None) -> None:
-    """Refuse a place that cannot be written before any work is done."""
+    """Refuse a place that cannot be written before any work is done: a small file is written there and deleted."""
+    from evenroll.files.safe_files import try_place
+
     for target in targets:
-        if target is None or str(target) == "-":
-            continue
-        path = Path(target)
-        if path.is_dir():
-            raise EvenrollError(f"{path} is a directory, not a file")
-        if path.exists() and not path.is_file():
-            raise EvenrollError(f"cannot write {path}: it is not a regular file")
-        if not path.absolute().parent.is_dir():
-            raise EvenrollError(f"cannot write {path}: there is no directory {path.absolute().parent.name}")
-        if not os.access(path.absolute().parent, os.W_OK, effective_ids=True):
-            raise EvenrollError(f"cannot write {path}: permission denied")
+        if target is not None and str(target) != "-":
+            try_place(target)
+
+
+def drawable(plot: Path | None) -> None:
+    """Refuse a picture that could not be drawn, before any work is done."""
+    if plot is None:
+        return
+    writable(plot)
+    from evenroll.files.figures import check_kind
+
+    check_kind(plot)
 
 
 def significant(x: float | None, digits: int = 3) -> str:
@@ -106,18 +111,18 @@ def significant(x: float | None, digits: int = 3) -> str:
     return "–" if x is None or x != x else f"{x:.{digits}g}"
 
 
-def _one_line(text: str) -> str:
-    """The text without characters that cannot be printed: a hostile file could use them to control the terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def shown(text: object) -> str:
+    """Text from elsewhere, for a console: nothing in it controls the terminal or counts as markup."""
+    return escape(printable(text))
 
 
 def tell_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one line on standard error. Python would show the line of code that it came from."""
-    err.print(f"[yellow]warning:[/yellow] {escape(_one_line(str(message))[:LONGEST])}", soft_wrap=True)
+    err.print(f"[yellow]warning:[/yellow] {shown(message)[:LONGEST]}", soft_wrap=True)
 
 
 def refuse(text: str) -> None:
     """Print one line on standard error and exit with code 2."""
-    line = _one_line(text)
+    line = printable(text)
     err.print(f"[red]error:[/red] {escape(line if len(line) <= LONGEST else line[:LONGEST] + ' …')}", soft_wrap=True)
     raise SystemExit(2) from None

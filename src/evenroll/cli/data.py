@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from evenroll.cli.console import emit, err, out, progress_bar, significant, tell_warning, writable
-from evenroll.cli.keeping import kept
+from evenroll.cli.console import emit, err, out, progress_bar, shown, significant, tell_warning, writable
+from evenroll.cli.keeping import goes_on, keep, kept, places
 from evenroll.cli.options import (
     EnvArgument,
     EnvsOption,
@@ -23,15 +23,21 @@ from evenroll.cli.options import (
     SamplerOption,
     SeedOption,
 )
-from evenroll.errors import CollectionFault, SpecError
+from evenroll.cli.signals import exit_code
+from evenroll.errors import CollectionFault, EvenrollError
+
+if TYPE_CHECKING:
+    from evenroll.evaluation.diagnosis import Diagnosis
 
 
 def collect(
     env_name: EnvArgument,
     policy: PolicyOption,
-    out_file: Annotated[Path, typer.Option("--out", help="NAME.parquet, NAME.safetensors, or directory NAME.minari.")],
+    out_file: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="NAME.parquet, NAME.safetensors, or directory NAME.minari.")
+    ],
     sampler: SamplerOption = "auto",
-    episodes: Annotated[int, typer.Option(help="Trajectories to collect.", min=1)] = 100,
+    episodes: Annotated[int, typer.Option(help="Trajectories to collect.", min=1, metavar="N")] = 100,
     gamma: GammaOption = 1.0,
     seed: SeedOption = 0,
     horizon: HorizonOption = None,
@@ -46,15 +52,9 @@ def collect(
     from evenroll.adapters.vector_environments import spaces_of
     from evenroll.collection.environments import collect as run
     from evenroll.collection.recorder import Recorder
-    from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts
+    from evenroll.collection.rollout_files import check_target, load_rollouts, save_minari, save_rollouts
 
-    if out_file.suffix not in (".parquet", ".safetensors", ".minari"):
-        raise SpecError(f"{out_file.name}: data is written as .parquet, .safetensors or .minari")
-    if out_file.suffix == ".minari":
-        if out_file.exists():
-            raise SpecError(f"{out_file} exists already")
-    else:
-        writable(out_file)
+    check_target(out_file)
     statistics = None if normalize is None else load_normalization(normalize)
     env, loaded = load_environment(env_name, envs, statistics), load_any_policy(policy)
     for text in (*(unnormalised(policy) if statistics is None else ()), *warnings_of(env)):
@@ -65,22 +65,34 @@ def collect(
         action_space=action_space, lanes=envs, horizon=horizon, keep_observations=True,
         initial=None if initial_data is None else load_rollouts(initial_data, gamma),
     )  # fmt: skip
+    where = places(out_file)
     with progress_bar("episodes", False) as bar:
         try:
             for done in run(collector, env, episodes=episodes):
                 bar(done, episodes)
         except CollectionFault as fault:
-            raise kept(fault, env_name) from None
+            raise kept(fault, env_name, where) from None
+        except KeyboardInterrupt:
+            data = collector.rollouts(unfinished=False)
+            path, said = keep(data, env_name, where) if collector.episodes else (initial_data, "no episode had finished")
+            err.print(f"interrupted after {collector.episodes} of {episodes} episodes: {shown(said)}", soft_wrap=True)
+            if path is not None:
+                command = goes_on(initial_data=path, episodes=max(episodes - collector.episodes, 1))
+                err.print(f"go on with: {escape(command)}", soft_wrap=True)
+            raise typer.Exit(exit_code()) from None
     collector.check_copy()
     data = collector.rollouts()
-    if out_file.suffix == ".minari":
-        new = data if collector.initial is None else data.split_initial()[1]
-        last = collector.last_observations()
-        save_minari(new, out_file, observation_space, action_space, last, actions=collector.model.actions)
-    else:
-        save_rollouts(data, out_file)
+    try:
+        if out_file.suffix == ".minari":
+            new = data if collector.initial is None else data.split_initial()[1]
+            last = collector.last_observations()
+            save_minari(new, out_file, observation_space, action_space, last, actions=collector.model.actions)
+        else:
+            save_rollouts(data, out_file)
+    except EvenrollError as error:
+        raise EvenrollError(f"{error}; the episodes were {keep(data, env_name, where)[1]}") from None
     out.print(
-        f"{out_file}: {data.episodes} episodes, {data.steps} steps ({int(data.terminated.sum())} terminated, "
+        f"{shown(out_file)}: {data.episodes} episodes, {data.steps} steps ({int(data.terminated.sum())} terminated, "
         f"{data.truncated} truncated)" + (f", of which {data.initial_episodes} initial" if data.initial_episodes else "")
     )
 
@@ -91,9 +103,9 @@ def diagnose(
     ],
     policy: PolicyOption,
     env_name: Annotated[
-        str | None, typer.Option("--env", help="Where the policy's spaces come from, if it has none itself.")
+        str | None, typer.Option("--env", metavar="ENV", help="Where the policy's spaces come from, if it has none itself.")
     ] = None,
-    gamma: Annotated[float | None, typer.Option(help="Discount; default: the data's, or 1.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Discount; default: the data's, or 1.", metavar="X")] = None,
     json_file: JsonOption = None,
 ) -> None:
     """How far a data set is from on-policy: what is over- and under-sampled where, and what it would take to repair it."""
@@ -109,10 +121,13 @@ def diagnose(
     model = as_model(load_any_policy(policy), *spaces)
     with err.status("looking at the data"):
         result = run(data, model)
+    if json_file != "-":
+        _show_diagnosis(result)
     emit(result.to_json(), json_file)
-    if json_file == "-":
-        return
-    out.print(f"[bold]{escape(result.in_words())}[/bold]", soft_wrap=True)
+
+
+def _show_diagnosis(result: Diagnosis) -> None:
+    out.print(f"[bold]{shown(result.in_words())}[/bold]", soft_wrap=True)
     out.print(
         f"{result.episodes} episodes, {result.steps} steps; KL {significant(result.kl)}, mean |∇| {result.gradient:.3g}; "
         f"excess {result.excess:.3g} (on-policy 1 ± {result.excess_error:.1g}) over {result.directions} directions"
@@ -125,6 +140,10 @@ def diagnose(
     for cell in result.cells:
         colour = "red" if abs(cell.z) > result.chance else "default"
         table.add_row(
-            cell.where, cell.action, f"{cell.taken:.4g}", f"{cell.expected:.4g}", f"[{colour}]{cell.z:+.1f}[/{colour}]"
+            shown(cell.where),
+            shown(cell.action),
+            f"{cell.taken:.4g}",
+            f"{cell.expected:.4g}",
+            f"[{colour}]{cell.z:+.1f}[/{colour}]",
         )
     out.print(table)

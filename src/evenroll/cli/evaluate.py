@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from evenroll.cli.console import emit, live_result, out, significant, writable
-from evenroll.cli.keeping import kept
+from evenroll.cli import completion
+from evenroll.cli.console import drawable, err, live_result, out, shown, writable
+from evenroll.cli.keeping import goes_on, keep, keep_pair, kept, places
 from evenroll.cli.options import (
     POLICY_HELP,
-    SAMPLER_HELP,
     AnyArgument,
     ConfidenceOption,
     EnvArgument,
@@ -28,31 +27,40 @@ from evenroll.cli.options import (
     SamplerOption,
     SeedOption,
 )
-from evenroll.errors import CollectionFault, SpecError
+from evenroll.cli.telling import show_difference, show_evaluation, tell, tell_interrupted
+from evenroll.errors import CollectionFault, EvenrollError, Interrupted, SpecError
 from evenroll.text.specs import closest
-
-if TYPE_CHECKING:
-    from evenroll.evaluation.result import Evaluation
 
 
 def evaluate(
     domain: AnyArgument,
-    policy: Annotated[str | None, typer.Option("--policy", help=f"{POLICY_HELP} A domain has its own.")] = None,
-    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "auto",
-    estimator: Annotated[str, typer.Option(help="mc, score, ois, wis, pdis, ris, wris, fqe, fqe-net, dr or wdr.")] = "mc",
-    episodes: Annotated[int | None, typer.Option(help="Trajectories to collect (default 100).")] = None,
-    steps: Annotated[int | None, typer.Option(help="Environment steps to take instead.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Discount; default: the domain's, 1 for ENV.")] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="POLICY", help=f"{POLICY_HELP} A domain has its own.")
+    ] = None,
+    sampler: SamplerOption = "auto",
+    estimator: Annotated[
+        str,
+        typer.Option(
+            help="mc, score, ois, wis, pdis, ris, wris, fqe, fqe-net, dr or wdr.",
+            metavar="ESTIMATOR",
+            autocompletion=completion.estimators,
+        ),
+    ] = "mc",
+    episodes: Annotated[int | None, typer.Option(help="Trajectories to collect (default 100).", metavar="N")] = None,
+    steps: Annotated[int | None, typer.Option(help="Environment steps to take instead.", metavar="N")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Discount; default: the domain's, 1 for ENV.", metavar="X")] = None,
     confidence: ConfidenceOption = 0.95,
     half_width: Annotated[
         str | None,
-        typer.Option(help="Stop when the interval is this narrow: 0.5, or 5% of the value. --episodes: the most."),
+        typer.Option(
+            help="Stop when the interval is this narrow: 0.5, or 5% of the value. --episodes: the most.", metavar="W"
+        ),
     ] = None,
     interval: IntervalOption = "auto",
     force_interval: ForceOption = False,
     bounds: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Smallest and largest possible return; no interval goes beyond."),
+        typer.Option(help="Smallest and largest possible return; no interval goes beyond.", metavar="A B"),
     ] = None,
     seed: SeedOption = 0,
     horizon: HorizonOption = None,
@@ -60,7 +68,9 @@ def evaluate(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The policy's likeliest actions.")] = False,
     initial_data: InitialOption = None,
     normalize: NormalizeOption = None,
-    plot: Annotated[Path | None, typer.Option(help="Running estimate and interval (.png, .pdf, .svg).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Running estimate and interval (.png, .pdf, .svg).", metavar="FILE")
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
@@ -68,10 +78,13 @@ def evaluate(
     from evenroll.adapters.normalization import load_normalization, unnormalised
     from evenroll.collection.rollout_files import load_rollouts
     from evenroll.domains.catalogue import DOMAINS
-    from evenroll.evaluation.evaluate import Budget, evaluate_source, look_for, seen
+    from evenroll.evaluation.evaluate import DEFAULT_EPISODES, Budget, evaluate_source, look_for
+    from evenroll.evaluation.interruption import seen
+    from evenroll.evaluation.running_estimate import enough_to_draw, plot_running, running
     from evenroll.evaluation.sources import source_of
 
-    writable(json_file, plot)
+    writable(json_file)
+    drawable(plot)
     loaded_domain = load_domain(domain)
     if loaded_domain is not None and envs is not None:
         raise SpecError("--envs is for environments; a domain runs a whole trial in compiled code")
@@ -85,87 +98,102 @@ def evaluate(
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
     statistics = None if normalize is None else load_normalization(normalize)
+    if plot is not None and budget.episodes is not None:
+        enough_to_draw(budget.episodes + (0 if initial is None else initial.episodes))
     domain_or_environment: Any = loaded_domain or load_environment(domain, envs, statistics)
     source = source_of(
         domain_or_environment, None if policy is None else load_any_policy(policy), sampler, gamma=gamma, seed=seed,
         horizon=horizon, initial=initial, deterministic=deterministic,
         warned=unnormalised(policy) if statistics is None else (),
     )  # fmt: skip
+    _say_what_cannot_be_kept(source)
+    where = places(json_file, plot)
     try:
         total = None if budget.target else budget.episodes or budget.steps
         with live_result(total, json_file == "-") as show:
             try:
                 result = evaluate_source(source, look, budget, confidence, show)
             except CollectionFault as fault:
-                raise kept(fault, domain) from None
+                raise kept(fault, domain, where) from None
+        tell(result, json_file, lambda: show_evaluation(result))
         if plot is not None:
-            from evenroll.evaluation.running_estimate import plot_running, running
-
             plot_running(running(seen(source), confidence), plot, f"{domain}: {result}")
+            if json_file != "-":
+                out.print(f"running estimate: {shown(plot)}")
+    except Interrupted as stop:
+        new = stop.rollouts.episodes - (0 if initial is None else initial.episodes)
+        taken = stop.rollouts.steps - (0 if initial is None else initial.steps)
+        left = {"episodes": None if episodes is None else max(episodes - new, 1)}
+        left |= {"steps": None if steps is None else max(steps - taken, 1)}
+        if episodes is None and steps is None and half_width is None:
+            left["episodes"] = max(DEFAULT_EPISODES - new, 1)
+        file, said = keep(stop.rollouts, domain, where) if new else (initial_data, "")
+        tell_interrupted(stop, json_file, said, None if file is None else goes_on(initial_data=file, **left))
     finally:
         source.close()
-    emit(result.to_json(), json_file)
-    if json_file != "-":
-        show_evaluation(result, plot)
 
 
-def show_evaluation(result: Evaluation, plot: Path | None = None) -> None:
-    """Print an evaluation."""
-    out.print(f"[bold]{escape(str(result))}[/bold]", soft_wrap=True)
-    out.print(escape(result.in_words()), soft_wrap=True)
-    out.print(
-        f"{result.steps} steps ({result.terminated} terminated, {result.truncated} truncated, {result.unfinished} "
-        f"unfinished), {escape(result.sampler)}/{result.estimator}, γ {result.gamma:g}, seed {result.seed}, "
-        f"{escape(str(result.policy))}",
-        soft_wrap=True,
-    )
-    others = ", ".join(f"{name} {value}" for name, value in result.quantities.items())
-    if others:
-        out.print(f"undiscounted: {others}", soft_wrap=True)
-    if result.gradient is not None:
-        out.print(f"distance from on-policy: KL {significant(result.kl)}, mean |∇| {significant(result.gradient)}")
-    if result.effective_sample_size is not None:
-        share = 100 * (result.largest_weight or 0)
-        out.print(f"effective sample size {result.effective_sample_size:.1f}, largest weight {share:.2g} % of all")
-    if plot is not None:
-        out.print(f"running estimate: {plot}")
+def _say_what_cannot_be_kept(source: Any) -> None:
+    """Tell before collecting if an interrupted run could not be continued."""
+    recorder = getattr(source, "recorder", None)
+    if recorder is not None and "observations" not in recorder.columns.arrays:
+        numbers = recorder.model.observations.size
+        err.print(
+            f"Observations of {numbers:,} numbers are not kept here: should this be interrupted, you will get the result so "
+            "far, but no data to go on from. `evenroll collect` keeps them.",
+            soft_wrap=True,
+        )
 
 
 def difference(
     env_name: EnvArgument,
     policy: PolicyOption,
-    against: Annotated[str, typer.Option(help="The other policy, given in the same way.")],
+    against: Annotated[str, typer.Option(help="The other policy, given in the same way.", metavar="POLICY")],
     sampler: SamplerOption = "auto",
-    episodes: Annotated[int, typer.Option(help="Of each policy.", min=4)] = 100,
+    episodes: Annotated[int, typer.Option(help="Of each policy.", min=4, metavar="N")] = 100,
     gamma: GammaOption = 1.0,
     confidence: ConfidenceOption = 0.95,
     seed: SeedOption = 0,
     horizon: HorizonOption = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The policies' likeliest actions.")] = False,
     normalize: NormalizeOption = None,
+    initial_data: Annotated[
+        Path | None, typer.Option(help="What --policy collected before the interrupt.", metavar="FILE")
+    ] = None,
+    initial_against: Annotated[
+        Path | None, typer.Option(help="What --against collected before the interrupt.", metavar="FILE")
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels."""
     from evenroll.adapters.loading import load_any_policy, load_environment
     from evenroll.adapters.normalization import load_normalization, unnormalised
+    from evenroll.collection.rollout_files import load_rollouts
     from evenroll.evaluation.difference import difference as run
 
     writable(json_file)
     statistics = None if normalize is None else load_normalization(normalize)
+    env = load_environment(env_name, None, statistics)
     first, second = load_any_policy(policy), load_any_policy(against)
     warned = () if statistics is not None else (*unnormalised(policy), *unnormalised(against))
-    with live_result(episodes, json_file == "-") as show:
-        try:
+    initial = [None if path is None else load_rollouts(path, gamma) for path in (initial_data, initial_against)]
+    where = places(json_file)
+    try:
+        with live_result(episodes, json_file == "-") as show:
             result = run(
-                load_environment(env_name, None, statistics), first, second, sampler=sampler, episodes=episodes,
-                gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
-                deterministic=deterministic, progress=show, warned=warned,
+                env, first, second, sampler=sampler, episodes=episodes, gamma=gamma, seed=seed, confidence=confidence,
+                horizon=horizon, deterministic=deterministic, initial=(initial[0], initial[1]), progress=show,
+                warned=warned,
             )  # fmt: skip
-        except CollectionFault as fault:
-            raise kept(fault, env_name) from None
-    emit(result.to_json(), json_file)
-    if json_file != "-":
-        out.print(f"[bold]{escape(str(result))}[/bold]", soft_wrap=True)
-        out.print(escape(result.in_words()), soft_wrap=True)
-        if result.alone is not None:
-            out.print(f"With starts of their own it would be ± {result.alone:.2g}.")
+        tell(result, json_file, lambda: show_difference(result))
+    except CollectionFault as fault:
+        files, said = keep_pair(fault.rollouts, env_name, where)
+        if any(files):
+            said += f"; go on with: {goes_on(initial_data=files[0], initial_against=files[1])}"
+        raise EvenrollError(f"{fault}; {said}" if said else str(fault)) from None
+    except Interrupted as stop:
+        command = None
+        files, said = keep_pair(stop.rollouts, env_name, where)
+        if any(files):
+            command = goes_on(initial_data=files[0], initial_against=files[1])
+        tell_interrupted(stop, json_file, said, command)

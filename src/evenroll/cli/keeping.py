@@ -1,18 +1,95 @@
-"""Keeping data: what was collected before a fault is written to a file."""
+"""Keeping data: what was collected before a fault or an interrupt is written to a file, and `--initial-data` goes on."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evenroll.errors import CollectionFault, EvenrollError
 
+if TYPE_CHECKING:
+    from evenroll.collection.rollouts import Rollouts
 
-def kept(fault: CollectionFault, name: str) -> EvenrollError:
-    """The fault, with the finished episodes written to a file that the message names."""
-    from evenroll.collection.rollout_files import save_rollouts
 
+def places(*targets: str | Path | None) -> list[Path]:
+    """Where data is kept if a command does not come to its end: beside what it was to write, else here, else with temporary
+    files."""
+    beside = [Path(target).parent for target in targets if target is not None and str(target) != "-"]
+    return list(dict.fromkeys([*beside, Path(), Path(tempfile.gettempdir())]))
+
+
+def kept(fault: CollectionFault, name: str, where: Sequence[Path]) -> EvenrollError:
+    """The fault, with the finished episodes written to a file that the message names. The cause comes first."""
     if fault.rollouts is None or fault.rollouts.episodes == 0:
         return EvenrollError(str(fault))
-    path = Path(f"{''.join(c if c.isalnum() or c in '-.' else '-' for c in name)}-partial.safetensors")
-    save_rollouts(fault.rollouts, path)
-    return EvenrollError(f"{fault}; written to {path}, to go on from with --initial-data")
+    path, said = keep(fault.rollouts, name, where)
+    more = "" if path is None else f", to go on from with --initial-data {shlex.quote(str(path))}"
+    return EvenrollError(f"{fault}; they were {said}{more}")
+
+
+def keep(data: Rollouts, name: str, where: Sequence[Path]) -> tuple[Path | None, str]:
+    """Write data to the first of these places that takes it, under a name of its own. Returns (file, what to say of it)."""
+    from evenroll.collection.rollout_files import save_rollouts
+
+    if data.observations is None:
+        return None, "not kept: their observations are too large"
+    troubles = []
+    for directory in where:
+        try:
+            path = _reserved(directory, name)
+        except OSError as error:
+            troubles.append(f"cannot write to {directory}: {error.strerror or error}")
+            continue
+        try:
+            save_rollouts(data, path)
+            return path, f"written to {path}"
+        except BaseException as error:
+            path.unlink(missing_ok=True)
+            if not isinstance(error, EvenrollError):
+                raise
+            troubles.append(str(error))
+    return None, f"not kept: {'; '.join(troubles)}"
+
+
+def keep_pair(pair: tuple[Rollouts, Rollouts] | None, name: str, where: Sequence[Path]) -> tuple[list[Path | None], str]:
+    """The same for what two policies have collected. Returns (a file for each, what to say of both)."""
+    files: list[Path | None] = []
+    said = []
+    for data, which in zip(pair or (), ("", "-against"), strict=False):
+        path, about = keep(data, name + which, where) if data.episodes else (None, "")
+        files.append(path)
+        said += [f"written to {path}" if path is not None else about] if data.episodes else []
+    return files or [None, None], " and ".join(said)
+
+
+def _reserved(directory: Path, name: str) -> Path:
+    """A new, empty file NAME-partial.safetensors, or NAME-partial-2.safetensors …: nothing is ever written over."""
+    stem = "".join(c if c.isalnum() or c in "-." else "-" for c in name).lstrip("-.") or "data"
+    number = 1
+    while True:
+        path = directory / f"{stem}-partial{'' if number == 1 else f'-{number}'}.safetensors"
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            return path
+        except FileExistsError:
+            number += 1
+
+
+def goes_on(words: Sequence[str] | None = None, **options: object) -> str:
+    """The command line that was given, with these options in place of what they were; it can be pasted into a shell."""
+    kept_words = list(sys.argv[1:] if words is None else words)
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        for i in reversed(range(len(kept_words))):
+            if kept_words[i] == option:
+                del kept_words[i : i + 2]
+            elif kept_words[i].startswith(f"{option}="):
+                del kept_words[i]
+        if value is not None:
+            kept_words += [option, str(value)]
+    return shlex.join(["evenroll", *kept_words])

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evenroll.cli import completion
 from evenroll.domains.registration import DOMAINS
 
 DOMAIN_HELP = (
@@ -16,21 +17,31 @@ ENV_HELP = "Gymnasium id (CartPole-v1, FrozenLake-v1:is_slippery=false), or modu
 POLICY_HELP = "policy.safetensors, a Stable-Baselines3 model.zip, or module:function."
 SAMPLER_HELP = "auto, os, ros:alpha=…, off:delta=…; on a domain also bpg, roa, props and others (see the docs)."
 
-DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN")]
-EnvArgument = Annotated[str, typer.Argument(help=ENV_HELP, metavar="ENV")]
-AnyArgument = Annotated[str, typer.Argument(help=f"{DOMAIN_HELP}; or ENV: {ENV_HELP}", metavar="DOMAIN|ENV")]
+DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN", autocompletion=completion.domains)]
+EnvArgument = Annotated[str, typer.Argument(help=ENV_HELP, metavar="ENV", autocompletion=completion.environments)]
+AnyArgument = Annotated[
+    str,
+    typer.Argument(
+        help=f"{DOMAIN_HELP}; or ENV: {ENV_HELP}", metavar="DOMAIN|ENV", autocompletion=completion.domains_and_environments
+    ),
+]
 
 PolicyFileOption = Annotated[
-    Path | None, typer.Option("--policy", help="Policy file (.safetensors); default: the shipped one.")
+    Path | None, typer.Option("--policy", metavar="FILE", help="Policy (.safetensors); default: the shipped one.")
 ]
-PolicyOption = Annotated[str, typer.Option("--policy", help=POLICY_HELP)]
-SamplerOption = Annotated[str, typer.Option(help=SAMPLER_HELP)]
-GammaOption = Annotated[float, typer.Option(help="Discount.")]
-HorizonOption = Annotated[int | None, typer.Option(help="Cut episodes after so many steps.", min=1)]
-EnvsOption = Annotated[int | None, typer.Option("--envs", help="Environments side by side, one shared balance.", min=1)]
+PolicyOption = Annotated[str, typer.Option("--policy", metavar="POLICY", help=POLICY_HELP)]
+SamplerOption = Annotated[str, typer.Option(help=SAMPLER_HELP, metavar="SAMPLER", autocompletion=completion.samplers)]
+GammaOption = Annotated[float, typer.Option(help="Discount.", metavar="X")]
+HorizonOption = Annotated[int | None, typer.Option(help="Cut episodes after so many steps.", min=1, metavar="N")]
+EnvsOption = Annotated[
+    int | None, typer.Option("--envs", help="Environments side by side, one shared balance.", min=1, metavar="N")
+]
 InitialOption = Annotated[
     Path | None,
-    typer.Option(help="Data to start from (.parquet, .csv, .safetensors, Minari): collect what makes the whole on-policy."),
+    typer.Option(
+        help="Data to start from (.parquet, .csv, .safetensors, Minari): collect what makes the whole on-policy.",
+        metavar="FILE",
+    ),
 ]
 NormalizeOption = Annotated[
     Path | None,
@@ -40,12 +51,18 @@ NormalizeOption = Annotated[
         help="Statistics of VecNormalize: its .pkl (read, not run), or what evenroll.sb3.export_normalization wrote.",
     ),
 ]
-ConfidenceOption = Annotated[float, typer.Option(help="Of the interval.")]
-IntervalOption = Annotated[str, typer.Option(help="auto, score; t, bca or bernstein for independent trajectories.")]
+ConfidenceOption = Annotated[float, typer.Option(help="Of the interval.", metavar="X")]
+IntervalOption = Annotated[
+    str, typer.Option(help="auto, score; t, bca or bernstein for independent trajectories.", metavar="KIND")
+]
 ForceOption = Annotated[
     bool, typer.Option("--force-interval", help="An i.i.d. interval although trajectories depend on each other.")
 ]
-SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0, metavar="N")]
 JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
-WorkersOption = Annotated[int | None, typer.Option(help="How many; default: all cores. Results do not depend on it.", min=1)]
-ExecutorOption = Annotated[str, typer.Option(help="threads, processes or dask://HOST:PORT. Results do not depend on it.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(help="How many; default: all cores. Results do not depend on it.", min=1, metavar="N")
+]
+ExecutorOption = Annotated[
+    str, typer.Option(help="threads, processes or dask://HOST:PORT. Results do not depend on it.", metavar="WHERE")
+]

@@ -13,9 +13,11 @@ import typer
 from evenroll.cli.options import ExecutorOption, JsonOption, SeedOption, WorkersOption
 
 if TYPE_CHECKING:
-    from evenroll.study.reproduce import ReproductionProgress
+    from evenroll.study.reproduce import Outcome, ReproductionProgress
 
-OutOption = Annotated[Path, typer.Option("--out", help="Directory for the store, figures and report.html.")]
+OutOption = Annotated[
+    Path, typer.Option("--out", metavar="FOLDER", help="Directory for the store, figures and report.html.")
+]
 
 QUICK_HELP = "20 trials, budgets up to 2⁸ (more where it is cheap): all of it within 4 minutes."
 
@@ -23,11 +25,19 @@ QUICK_HELP = "20 trials, budgets up to 2⁸ (more where it is cheap): all of it 
 def reproduce(
     targets: Annotated[list[str] | None, typer.Argument(help="fig1 … fig14, table3, table4, theory, or all.")] = None,
     out_dir: OutOption = Path("reproduction"),
-    trials: Annotated[int | None, typer.Option(help="Trials of every experiment; default: the paper's.", min=2)] = None,
-    budget: Annotated[float | None, typer.Option(help="Largest budget, in mean episode lengths (default 8192).")] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Trials of every experiment; default: the paper's.", min=2, metavar="N")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Largest budget, in mean episode lengths (default 8192).", metavar="X")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help=QUICK_HELP)] = False,
-    method: Annotated[list[str] | None, typer.Option(help="One more SAMPLER/ESTIMATOR in every figure; repeatable.")] = None,
-    domain: Annotated[list[str] | None, typer.Option(help="One more domain in every figure; repeatable.")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="One more SAMPLER/ESTIMATOR in every figure; repeatable.", metavar="METHOD")
+    ] = None,
+    domain: Annotated[
+        list[str] | None, typer.Option(help="One more domain in every figure; repeatable.", metavar="DOMAIN")
+    ] = None,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
     executor: ExecutorOption = "threads",
@@ -39,7 +49,7 @@ def reproduce(
     May be interrupted at any time; the same command goes on where it was.
     """
     from evenroll.adapters.loading import as_domain
-    from evenroll.cli.console import emit, err, out, writable
+    from evenroll.cli.console import emit, writable
     from evenroll.errors import SpecError
     from evenroll.study.experiments import FULL, QUICK, Roster
     from evenroll.study.reproduce import reproduce as run
@@ -71,13 +81,17 @@ def reproduce(
                 say=said.append,
             )
     except KeyboardInterrupt:
-        err.print("interrupted; the same command goes on where this one was")
-        raise typer.Exit(130) from None
+        raise KeyboardInterrupt("the same command goes on where this one was") from None
+    if json_file != "-":
+        _show_outcome(outcome, said)
     emit(outcome.to_json(), json_file)
-    if json_file == "-":
-        return
+
+
+def _show_outcome(outcome: Outcome, said: list[str]) -> None:
+    from evenroll.cli.console import out, shown
+
     for message in said:
-        out.print(f"[yellow]{message}[/yellow]", soft_wrap=True)
+        out.print(f"[yellow]{shown(message)}[/yellow]", soft_wrap=True)
     verdicts = [claim.verdict for claim in outcome.claims]
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
     if counted:
@@ -121,7 +135,9 @@ def _bars(quiet: bool) -> Iterator[Callable[[ReproductionProgress], None]]:
     from rich.progress import Progress as Bars
 
     from evenroll.cli.console import err
+    from evenroll.cli.signals import raise_from_now_on
 
+    raise_from_now_on()
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"))
     with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
         whole, current = bars.add_task("everything", total=1.0, left=""), bars.add_task("", total=1.0, left="")
@@ -138,42 +154,35 @@ def _bars(quiet: bool) -> Iterator[Callable[[ReproductionProgress], None]]:
 
 def results(
     directory: Annotated[Path, typer.Argument(help="What --out of reproduce was, or its store.")] = Path("reproduction"),
-    export: Annotated[Path | None, typer.Option(help="Write every trial and checkpoint: .csv, .json or .parquet.")] = None,
-    only: Annotated[str, typer.Option(help="Blocks whose domain and method contain this text.")] = "",
+    export: Annotated[
+        Path | None, typer.Option(help="Write every trial and checkpoint: .csv, .json or .parquet.", metavar="FILE")
+    ] = None,
+    only: Annotated[str, typer.Option(help="Blocks whose domain and method contain this text.", metavar="TEXT")] = "",
     json_file: JsonOption = None,
 ) -> None:
     """What is in a results store, and all of it as one table."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from evenroll.cli.console import emit, out, writable
+    from evenroll.cli.console import emit, out, shown, writable
+    from evenroll.cli.tables import show_table
     from evenroll.errors import EvenrollError
-    from evenroll.study.store import Store, gathered, write_export
+    from evenroll.study.store import Store, check_export, gathered, write_export
 
     place = directory / "store" if (directory / "store").is_dir() else directory
-    if not place.is_dir():
-        raise EvenrollError(f"there is no results store in {directory}")
+    if not any(place.glob("??/*.parquet")) and not (place / "aside").is_dir():
+        raise EvenrollError(f"there is no results store in {directory}: give what --out of `evenroll reproduce` was")
+    if export is not None:
+        check_export(export)
     writable(json_file, export)
     said: list[str] = []
     entries = [e for e in Store(place, said.append).entries() if only in f"{e.identity['domain']} {e.identity['method']}"]
+    found = gathered(entries)
+    if json_file != "-":
+        header = ("domain", "method", "measures", "steps", "trials")
+        rows = [(row.domain, row.method, ", ".join(row.measures), f"{row.steps:,}", str(row.trials)) for row in found]
+        show_table(f"{len(entries)} blocks in {place}", header, rows, left=3)
+        for message in said:
+            out.print(f"[yellow]{shown(message)}[/yellow]", soft_wrap=True)
+    emit({"blocks": len(entries), "rows": [asdict(row) for row in found], "aside": said}, json_file)
     if export is not None:
         write_export(entries, export)
-    emit({"blocks": len(entries), "rows": [asdict(row) for row in gathered(entries)], "aside": said}, json_file)
-    if json_file == "-":
-        return
-    table = Table(title=f"{len(entries)} blocks in {escape(str(place))}", title_justify="left")
-    for column, justify in (
-        ("domain", "left"),
-        ("method", "left"),
-        ("measures", "left"),
-        ("steps", "right"),
-        ("trials", "right"),
-    ):
-        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in gathered(entries):
-        table.add_row(escape(row.domain), escape(row.method), ", ".join(row.measures), f"{row.steps:,}", str(row.trials))
-    out.print(table)
-    for message in said:
-        out.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
-    if export is not None:
-        out.print(f"written: {export}")
+        if json_file != "-":
+            out.print(f"written: {shown(export)}", soft_wrap=True)

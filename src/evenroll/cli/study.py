@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from evenroll.cli.console import emit, err, out, progress_bar, significant, writable
+from evenroll.cli import completion
+from evenroll.cli.console import drawable, emit, err, out, progress_bar, shown, significant, writable
 from evenroll.cli.options import (
     ConfidenceOption,
     DomainArgument,
@@ -22,9 +21,12 @@ from evenroll.cli.options import (
     SeedOption,
     WorkersOption,
 )
+from evenroll.cli.tables import show_table
+from evenroll.errors import EvenrollError, PolicyError
 
 if TYPE_CHECKING:
     from evenroll.policies import Policy
+    from evenroll.study.coverage import Coverage
 
 
 def _policy(path: Path | None) -> Policy | None:
@@ -32,19 +34,28 @@ def _policy(path: Path | None) -> Policy | None:
         return None
     from evenroll.policies import load_policy
 
+    if path.suffix in (".zip", ".pt", ".pth") or ":" in path.name:
+        raise PolicyError(
+            f"{path.name}: many trials run a policy in compiled code, from a .safetensors file (evenroll.save_policy); "
+            "`evenroll evaluate` and `difference` also take a Stable-Baselines3 zip or module:function"
+        )
     return load_policy(path)
 
 
 def compare(
     domain: DomainArgument,
-    method: Annotated[list[str], typer.Option(help=r"\[init+]SAMPLER\[:key=value,…]\[/ESTIMATOR]; give several.")],
+    method: Annotated[list[str], typer.Option(help="Give several.", metavar="METHOD", autocompletion=completion.methods)],
     policy: PolicyFileOption = None,
-    value: Annotated[float | None, typer.Option(help="True value, if you know it better.")] = None,
-    mean_length: Annotated[float | None, typer.Option(help="Mean episode length, the unit of the budget.")] = None,
-    trials: Annotated[int, typer.Option(help="Independent repetitions.")] = 200,
-    budget: Annotated[float, typer.Option(help="In mean episode lengths.")] = 8192,
-    initial_episodes: Annotated[int, typer.Option(help="Trajectories of initial data for init+ methods.")] = 100,
-    delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.")] = 0.1,
+    value: Annotated[float | None, typer.Option(help="True value, if you know it better.", metavar="X")] = None,
+    mean_length: Annotated[
+        float | None, typer.Option(help="Mean episode length, the unit of the budget.", metavar="X")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Independent repetitions.", metavar="N")] = 200,
+    budget: Annotated[float, typer.Option(help="In mean episode lengths.", metavar="X")] = 8192,
+    initial_episodes: Annotated[
+        int, typer.Option(help="Trajectories of initial data for init+ methods.", metavar="N")
+    ] = 100,
+    delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.", metavar="X")] = 0.1,
     sampling_error: Annotated[
         bool, typer.Option("--sampling-error", help="Also KL and gradient-norm sampling error.")
     ] = False,
@@ -52,13 +63,18 @@ def compare(
     workers: WorkersOption = None,
     executor: ExecutorOption = "threads",
     json_file: JsonOption = None,
-    plot: Annotated[Path | None, typer.Option(help="Save log-log MSE curves (.png, .pdf, .svg).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save log-log MSE curves (.png, .pdf, .svg).", metavar="FILE")] = None,
 ) -> None:
-    """Many trials of several methods: mean squared error against the number of environment steps."""
+    r"""Many trials of several methods: mean squared error against the number of environment steps.
+
+    A METHOD is written \[init+]SAMPLER\[:key=value,…]\[/ESTIMATOR]: for example os, ros:alpha=1000/mc, or init+auto/wis,
+    which starts from off-policy data. What is left out takes the paper's value.
+    """
     from evenroll.study import compare as run
     from evenroll.study.comparison_table import RUNS_AWAY, header_and_rows, remarks
 
-    writable(json_file, plot)
+    writable(json_file)
+    drawable(plot)
     with progress_bar("true value, then trials" if policy and value is None else "trials", json_file == "-") as progress:
         result = run(
             domain,
@@ -76,30 +92,24 @@ def compare(
             executor=executor,
             progress=progress,
         )
+    if json_file != "-":
+        show_table(result.title(), *header_and_rows(result.checkpoints, result.curves))
+        for line in remarks(result.curves):
+            out.print(shown(line), style="red" if RUNS_AWAY in line else None)
+        out.print(result.summary())
+    emit(result.to_json(), json_file)
     if plot is not None:
         result.plot(plot)
-    emit(result.to_json(), json_file)
-    if json_file == "-":
-        return
-    header, rows = header_and_rows(result.checkpoints, result.curves)
-    table = Table(title=escape(result.title()), title_justify="left")
-    table.add_column(header[0], overflow="fold")
-    for name in header[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    out.print(table)
-    for line in remarks(result.curves):
-        out.print(escape(line), style="red" if RUNS_AWAY in line else None)
-    out.print(result.summary())
-    if plot is not None:
-        out.print(f"curves: {plot}")
+        if json_file != "-":
+            out.print(f"curves: {shown(plot)}", soft_wrap=True)
 
 
 def value(
     domain: DomainArgument,
     policy: PolicyFileOption = None,
-    episodes: Annotated[int, typer.Option(help="Rollouts, where dynamic programming is impossible.", min=1)] = 1_000_000,
+    episodes: Annotated[
+        int, typer.Option(help="Rollouts, where dynamic programming is impossible.", min=1, metavar="N")
+    ] = 1_000_000,
     fresh: Annotated[bool, typer.Option("--fresh", help="Rollouts even where the value is known.")] = False,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
@@ -123,22 +133,25 @@ def value(
         "mean_length": known.mean_length,
         "variance": known.variance if known.variance == known.variance else None,
     }
-    emit(data, json_file)
     if json_file != "-":
         error = f" ± {known.value_se:.2g} (1 s.e.)" if known.value_se else " (exact)"
         out.print(f"v(π) = {known.value:.10g}{error}   T̄ = {known.mean_length:.6g}   Var = {significant(known.variance, 6)}")
+    emit(data, json_file)
 
 
 def train(
     domain: DomainArgument,
-    out_file: Annotated[Path | None, typer.Option("--out", help="Policy file to write; default DOMAIN.safetensors.")] = None,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Policy file to write; default DOMAIN.safetensors.")
+    ] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="Episodes before the snapshot; default: the domain's recipe.", min=16)
+        int | None, typer.Option(help="Episodes before the snapshot; default: the domain's recipe.", min=16, metavar="N")
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Adam's step size; default: the domain's recipe.", min=0)
+        float | None, typer.Option(help="Adam's step size; default: the domain's recipe.", min=0, metavar="X")
     ] = None,
     seed: SeedOption = 0,
+    json_file: JsonOption = None,
 ) -> None:
     """Make an evaluation policy with REINFORCE: well above random, far from converged."""
     from evenroll.adapters.loading import as_domain
@@ -149,12 +162,14 @@ def train(
     resolved = as_domain(domain)
     recipe = recipe_of(resolved)
     path = out_file or Path(f"{resolved.name}.safetensors")
-    writable(path)
+    if out_file is None and path.exists():
+        raise EvenrollError(f"{path} exists already: say with --out where the policy is to be written")
+    writable(path, json_file)
     total = episodes or recipe.episodes
     learning_rate = recipe.learning_rate if learning_rate is None else learning_rate
     if resolved.recipe is None:
         err.print(f"{resolved} has no recipe of its own: {total} episodes, learning rate {learning_rate:g}")
-    with progress_bar("episodes", False) as bar:
+    with progress_bar("episodes", json_file == "-") as bar:
         policy = reinforce(
             resolved,
             episodes=total,
@@ -164,14 +179,21 @@ def train(
         )
     save_policy(policy, path)
     known = truth(resolved, policy, episodes=20_000)
-    error = f" ± {known.value_se:.2g}" if known.value_se else ""
-    out.print(f"{path}: v(π) = {known.value:.5g}{error}, T̄ = {known.mean_length:.4g}")
+    if json_file != "-":
+        error = f" ± {known.value_se:.2g}" if known.value_se else ""
+        out.print(f"{shown(path)}: v(π) = {known.value:.5g}{error}, T̄ = {known.mean_length:.4g}", soft_wrap=True)
+    data = {"domain": str(resolved), "policy": str(path), "episodes": total, "learning_rate": learning_rate, "seed": seed}
+    emit({**data, "value": known.value, "value_se": known.value_se, "mean_length": known.mean_length}, json_file)
 
 
 def bench(
     domains: Annotated[
         list[str] | None,
-        typer.Argument(help="Domains, or module:function, to measure alone; default: all.", metavar="DOMAIN"),
+        typer.Argument(
+            help="Domains, or module:function, to measure alone; default: all.",
+            metavar="DOMAIN",
+            autocompletion=completion.domains,
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, no comparison with PyTorch.")] = False,
     json_file: JsonOption = None,
@@ -184,40 +206,53 @@ def bench(
     with progress_bar("measurements", json_file == "-") as progress:
         result = run_bench(domains or None, quick=quick, progress=progress)
     result["seconds"] = round(time.perf_counter() - started, 1)
-    emit(result, json_file)
     if json_file != "-":
         from evenroll.study.bench import tables
 
         for table in tables(result):
             out.print(table)
+    emit(result, json_file)
 
 
 def coverage(
     domain: DomainArgument,
     policy: PolicyFileOption = None,
-    value: Annotated[float | None, typer.Option(help="True value, if you know it better.")] = None,
+    value: Annotated[float | None, typer.Option(help="True value, if you know it better.", metavar="X")] = None,
     sampler: Annotated[
-        str | None, typer.Option(help=r"\[init+]SAMPLER\[:key=value,…]; default: what evaluate uses.")
+        str | None,
+        typer.Option(
+            help=r"As SAMPLER above; default: what evaluate uses.", metavar="SAMPLER", autocompletion=completion.samplers
+        ),
     ] = None,
-    estimator: Annotated[str | None, typer.Option(help="Default: what evaluate uses.")] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(help="Default: what evaluate uses.", metavar="ESTIMATOR", autocompletion=completion.estimators),
+    ] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="Episodes of each run (default 512); with --half-width the most.", min=3)
+        int | None, typer.Option(help="Episodes of each run (default 512); with --half-width the most.", min=3, metavar="N")
     ] = None,
     half_width: Annotated[
-        str | None, typer.Option(help="Each run stops when its interval is this narrow, as evaluate --half-width does.")
+        str | None,
+        typer.Option(help="Each run stops when its interval is this narrow, as evaluate --half-width does.", metavar="W"),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Independent runs, each with its interval.", min=2)] = 1000,
+    repeats: Annotated[int, typer.Option(help="Independent runs, each with its interval.", min=2, metavar="N")] = 1000,
     confidence: ConfidenceOption = 0.95,
     interval: IntervalOption = "auto",
     force_interval: ForceOption = False,
-    initial_episodes: Annotated[int, typer.Option(help="Trajectories of initial data for init+ samplers.", min=1)] = 100,
-    delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.")] = 0.1,
+    initial_episodes: Annotated[
+        int, typer.Option(help="Trajectories of initial data for init+ samplers.", min=1, metavar="N")
+    ] = 100,
+    delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.", metavar="X")] = 0.1,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
     executor: ExecutorOption = "threads",
     json_file: JsonOption = None,
 ) -> None:
-    """How often the interval holds the true value, and how wide it is, over many independent runs."""
+    r"""How often the interval holds the true value, and how wide it is, over many independent runs.
+
+    A SAMPLER is written \[init+]SAMPLER\[:key=value,…]: for example ros:alpha=10, or init+auto, which starts from off-policy
+    data.
+    """
     from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, DEFAULT_SAMPLER
     from evenroll.study.coverage import coverage as run
 
@@ -241,16 +276,19 @@ def coverage(
             executor=executor,
             progress=progress,
         )
+    if json_file != "-":
+        _show_coverage(result, repeats, confidence, half_width is not None)
     emit(result.to_json(), json_file)
-    if json_file == "-":
-        return
+
+
+def _show_coverage(result: Coverage, repeats: int, confidence: float, stopped: bool) -> None:
     out.print(
         f"[bold]{result.coverage:.2%}[/bold] of {repeats} intervals at {confidence:.0%} hold v(π) = {result.value:.6g} "
-        f"(95 % of the share: {result.coverage_low:.2%} … {result.coverage_high:.2%}), {escape(result.method)}"
+        f"(95 % of the share: {result.coverage_low:.2%} … {result.coverage_high:.2%}), {shown(result.method)}"
     )
     out.print(
         f"half-width {significant(result.half_width)}: {significant(result.oracle_ratio)} of the oracle's, "
         f"{significant(result.iid_ratio)} of the i.i.d. one; fallback {result.fallback:.1%}, exact {result.exact:.1%}"
     )
-    if half_width is not None:
+    if stopped:
         out.print(f"stopped after {result.episodes:.5g} episodes on average")

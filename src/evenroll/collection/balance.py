@@ -19,6 +19,7 @@ from evenroll.policies import Policy
 from evenroll.policies.interface import forward, policy_of
 from evenroll.samplers.base import DEFAULT_PIECES, Sampler
 from evenroll.samplers.interface import SamplerCode, ending, sampler_of, updating
+from evenroll.text.specs import share
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,7 @@ class Balance:
         value: float = 1.0,
         initial: Rollouts | None = None,
     ) -> None:
-        if not 0.0 <= gamma <= 1.0:
-            raise SpecError(f"gamma must lie in [0, 1], not {gamma}")
+        gamma = share("gamma", gamma)
         sampler.check(policy)
         self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, initial
         self.number = number_type(policy.dtype)

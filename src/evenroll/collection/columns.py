@@ -25,5 +25,10 @@ class Columns:
         self.rows += n
         return first
 
+    def replace(self, arrays: dict[str, np.ndarray]) -> None:
+        """Put these arrays, all of one length, in the place of everything recorded."""
+        self.rows = self.room = len(next(iter(arrays.values())))
+        self.arrays = arrays
+
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name][: self.rows]

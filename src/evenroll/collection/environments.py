@@ -41,7 +41,7 @@ def collect(
             yield from _side_by_side(recorder, lanes, episodes, steps)
     except (EvenrollError, GeneratorExit, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an environment that calls sys.exit has failed
         kept = recorder.rollouts(unfinished=False)
         text = f"{type(error).__name__} while collecting episode {recorder.episodes}: {error}"
         raise EnvironmentFault(

@@ -21,7 +21,7 @@ from evenroll.collection.step import Clock, Tally, choose_and_watch, sampling_ty
 from evenroll.engine.pieces import compiled, pointer, shift
 from evenroll.errors import SpecError
 from evenroll.policies import Policy
-from evenroll.policies.interface import policy_of
+from evenroll.policies.interface import forward, policy_of
 from evenroll.samplers import Sampler
 from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
 
@@ -70,6 +70,26 @@ def _end_kernel(policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectorie
         trajectories[e, i] = sampler.memory[slots[i]]
 
 
+def _replay_kernel(
+    policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, lane: Any, last: Any, obs: Any, actions: Any
+) -> None:
+    """Learn from recorded steps in their order, as `_advance_kernel` and `_end_kernel` did when they were taken."""
+    policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
+    update, end_episode = updating(policy, sampler), ending(policy, sampler)
+    n_obs, n_action, n_slots = obs.shape[1], actions.shape[1], len(slots)
+    for row in range(len(lane)):
+        e = lane[row]
+        for i in range(n_slots):
+            sampler.memory[slots[i]] = trajectories[e, i]
+        here, a = shift(pointer(obs), row * n_obs), shift(pointer(actions), row * n_action)
+        forward(policy, sampler.vectors, 0.0, here)
+        update(policy, sampler, here, a, 0.0)
+        if last[row] == 1:
+            end_episode(policy, sampler, 0.0, 0.0)
+        for i in range(n_slots):
+            trajectories[e, i] = sampler.memory[slots[i]]
+
+
 @functools.cache
 def _advance(number: Any) -> Any:
     floats, ints, table = float64[::1], int64[::1], float64[:, ::1]
@@ -80,6 +100,12 @@ def _advance(number: Any) -> Any:
 @functools.cache
 def _end(number: Any) -> Any:
     return compiled(_end_kernel, void(*sampling_types(number), int64[::1], float64[:, ::1], int64))
+
+
+@functools.cache
+def _replay(number: Any) -> Any:
+    ints, table = int64[::1], float64[:, ::1]
+    return compiled(_replay_kernel, void(*sampling_types(number), ints, table, ints, ints, table, table))
 
 
 class Lanes:
@@ -112,6 +138,7 @@ class Lanes:
             self.trajectories,
         )  # fmt: skip
         self._results = (self.actions, self.log_e, self.log_b)
+        self._new = functools.partial(Balance, policy, sampler, seed, gamma=gamma, initial=initial)
 
     def advance(self, encoded: np.ndarray, active: np.ndarray) -> int:
         """Act on encoded observations [lanes, obs_dim], float64. The sampler learns from the active lanes only."""
@@ -121,6 +148,33 @@ class Lanes:
         """Tell the sampler that a lane's trajectory is over."""
         self._end(*self._ends, lane)
         self.balance.clock.episodes += 1
+
+    def replay(
+        self, owner: np.ndarray, last: np.ndarray, encoded: np.ndarray, actions: np.ndarray, log_e: np.ndarray,
+        log_b: np.ndarray, of_lane: list[int],
+    ) -> None:  # fmt: skip
+        """Forget everything but the initial data, then learn from these steps [N] alone, in this order.
+
+        owner    [N] the number of the trajectory that the step belongs to, from 0
+        last     [N] 1 where the step was the last of its trajectory
+        of_lane  the number of the trajectory that each lane goes on with, or −1
+
+        The random numbers are not taken back: what is drawn next is new luck.
+        """
+        balance, new = self.balance, self._new()
+        balance.vectors[...], balance.memory[...] = new.vectors, new.memory
+        balance.clock_array[...], balance.tally_array[...] = new.clock_array, new.tally_array
+        start = balance.memory[self.slots].copy()
+        own = np.tile(start, (max([int(owner.max(initial=0)), *of_lane]) + 1, 1))
+        _replay(balance.number)(*balance.arrays, self.slots, own, owner, last, encoded, actions)
+        for lane, trajectory in enumerate(of_lane):
+            self.trajectories[lane] = start if trajectory < 0 else own[trajectory]
+        balance.clock.steps, balance.clock.episodes = len(owner), int(last.sum())
+        ratios = (log_b - log_e)[np.isfinite(log_b - log_e)]
+        if len(ratios):  # summed one after the other, as they were when the steps were taken
+            tally = balance.tally
+            tally.watched, tally.largest = len(ratios), np.abs(ratios).max()
+            tally.log_ratio, tally.log_ratio_squared = np.cumsum(ratios)[-1], np.cumsum(ratios * ratios)[-1]
 
     @property
     def divergence(self) -> Divergence:

@@ -25,13 +25,21 @@ from evenroll.errors import EnvironmentFault, PolicyFault, SpecError
 from evenroll.policies import MLP, External
 from evenroll.samplers import ROS, OnPolicy
 from evenroll.samplers.table import SamplerLike, get_sampler
-from evenroll.text.specs import whole_number
+from evenroll.text.specs import share, whole_number
 
 if TYPE_CHECKING:
     from evenroll.adapters.ros_through_torch import RosThroughTorch
 
-KEPT = 256  # observations of up to this many numbers (2 kB) are kept unless the caller says otherwise
+KEPT = 4096  # observations of up to this many bytes are kept unless the caller says otherwise: 400 MB of 100,000 steps
+SMALL = 256  # observations of up to this many numbers are kept in double precision whatever their type is
 LONGEST_EPISODE = 1_000_000  # steps after which an episode of somebody's own loop is thought never to end
+TWICE = (
+    "act was called twice without observe in between: tell what came of the last action with observe(…), or, if that is "
+    "not known (an interrupt?), call abandon(), which drops the open episode, and begin a new one"
+)
+HALF_ACT = "act was interrupted: call go_on() and act(…) again; or abandon(), which drops the open episode, and begin anew"
+HALF_OBSERVE = "observe was interrupted: call abandon(), which drops the open episode, and begin a new one"
+CHUNK = 1024  # observations that go through a network at once
 SUCCESS = ("is_success", "success")  # names under which environments report a success in `info`
 
 
@@ -61,10 +69,10 @@ class Recorder:
         keep_observations: bool | None = None,
         compile: bool = True,
     ) -> None:
-        if not 0.0 <= gamma <= 1.0:
-            raise SpecError(f"gamma must lie in [0, 1], not {gamma}")
-        if (lanes is not None and lanes < 1) or (horizon is not None and horizon < 1):
-            raise SpecError("lanes and horizon must be at least 1")
+        gamma = share("gamma", gamma)
+        for what, count in (("lanes", lanes), ("horizon", horizon)):
+            if count is not None:
+                whole_number(what, count, 1)
         if lanes is not None and horizon is not None:
             raise SpecError("a horizon is for a single environment; of several, wrap each in gymnasium.wrappers.TimeLimit")
         seed = whole_number("seed", seed, 0)
@@ -88,9 +96,9 @@ class Recorder:
         elif isinstance(chosen, ROS) and isinstance(engine, External) and self.model.torch is not None:
             from evenroll.adapters.ros_through_torch import RosThroughTorch
 
-            if self.initial is not None:
-                raise SpecError("ros through torch does not start from initial data; auto does")
             self.ros = RosThroughTorch(self.model.torch, chosen.alpha)
+            if self.initial is not None:
+                self._ros_learns(self.initial.column("observations"), self.initial.column("actions"))
             plain = External(0, choices=engine.choices, gaussian=self.model.actions.real)
             self.stepper = Lanes(plain, OnPolicy(), (seed,), gamma=gamma, lanes=lanes)
         else:
@@ -98,8 +106,9 @@ class Recorder:
             self.stepper = Lanes(engine, chosen, place, gamma=gamma, lanes=lanes, initial=handed)
         self.sampler = chosen
         observations, dim = self.model.observations, self.model.actions.dim
-        keep = observations.size <= KEPT if keep_observations is None else keep_observations
-        self.keeps = keep
+        small = observations.size <= SMALL
+        cheap = small or observations.size * np.dtype(observations.dtype).itemsize <= KEPT
+        self.keeps = keep = cheap if keep_observations is None else keep_observations
         kinds: dict[str, tuple[int, Any]] = {
             "episode": (1, np.int64), "actions": (dim, np.float64), "rewards": (1, np.float64),
             "log_e": (1, np.float64), "log_b": (1, np.float64),
@@ -107,17 +116,27 @@ class Recorder:
         if isinstance(engine, External):
             kinds["encoded"] = (engine.obs_dim, np.float32)
         if keep or not isinstance(engine, External):
-            kinds["observations"] = (observations.size, np.float64 if engine is not None else observations.dtype)
+            own = engine is None or (isinstance(engine, External) and not small)
+            kinds["observations"] = (observations.size, observations.dtype if own else np.float64)
         self.columns = Columns(kinds)
         # Each lane has the episode that it runs (−1: none) and its length. Pending are the lanes that wait for a reward.
         self._episode, self._length = [-1] * lanes, [0] * lanes
         self._pending: list[int] = []
         self._begun = self._row = 0
+        self._complete = 0  # rows whose reward is known
+        self._blocked = ""  # why neither act nor observe may be called now: an interrupt, or an open episode after resume
         self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: the environment did not say)
         self._last: dict[int, np.ndarray] = {}  # the observation after an episode's last step, where given
         self._everyone = np.ones(lanes, dtype=np.int64)
         self._one = np.zeros((1, observations.size))
         self._flat = not self.batched and isinstance(engine, MLP) and len(observations.shape) == 1
+
+    def _ros_learns(self, observations: np.ndarray, actions: np.ndarray) -> None:
+        """Full ROS through torch takes in recorded steps [N, …]."""
+        assert self.ros is not None
+        seen = observations.reshape(len(observations), *self.model.observations.shape).astype(self.model.observations.dtype)
+        for i in range(0, len(seen), CHUNK):
+            self.ros.learn(seen[i : i + CHUNK], actions[i : i + CHUNK])
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
@@ -140,19 +159,25 @@ class Recorder:
         """How many steps have been recorded so far, without the initial data."""
         return self.columns.rows
 
-    def act(self, observation: Any, active: np.ndarray | None = None, masks: Any = None) -> Any:
+    def act(self, observation: Any, active: np.ndarray | None = None, masks: Any = None, *, start: bool = False) -> Any:
         """The action(s) to take.
 
         active  [lanes] in which lanes the step counts; the other lanes get an action all the same
         masks   which actions are allowed, for a policy that takes masks: booleans, or an array of them for each lane
+        start   whether this is the first observation of an episode; it is then refused if the last one is still open
         """
+        if self._blocked:
+            raise SpecError(self._blocked)
         if self._pending:
-            raise SpecError("act was called twice without observe in between")
+            raise SpecError(TWICE)
+        if start and max(self._episode) >= 0:
+            raise SpecError("the last episode has not ended: end it with observe(…, truncated=True), or call abandon()")
         model, stepper = self.model, self.stepper
         who = self._everyone if active is None else np.asarray(active, dtype=np.int64)
         if self._flat:  # the fast way, for a compiled network and one environment
             assert stepper is not None
             self._one[0] = observation
+            self._blocked = HALF_ACT  # until the step is recorded
             status = stepper.advance(self._one, who)
             if status != SOUND:
                 self._bad_step(status, self._one)
@@ -177,6 +202,7 @@ class Recorder:
         encoded = model.encode(batch) if self.ros is None else self.ros.outputs(batch)
         if len(encoded) != self.lanes:
             raise SpecError(f"{len(encoded)} observations were given for {self.lanes} lanes")
+        self._blocked = HALF_ACT
         status = stepper.advance(encoded, who)
         if status != SOUND:
             self._bad_step(status, batch)
@@ -190,6 +216,7 @@ class Recorder:
 
     def _record(self, lanes: list[int], encoded: Any, batch: Any, actions: Any, log_e: Any, log_b: Any) -> None:
         """Record one row for every lane given."""
+        self._blocked = HALF_ACT
         n, going = len(lanes), self._episode
         row = self._row = self.columns.more(n)
         for lane in lanes:
@@ -214,6 +241,7 @@ class Recorder:
                 arrays["observations"][part] = self.model.observations.rows(batch)[rows]
         elif "observations" in arrays:
             arrays["observations"][part] = encoded[rows]
+        self._blocked = ""
 
     def observe(self, reward: Any, terminated: Any, truncated: Any = False, next_obs: Any = None, info: Any = None) -> Any:
         """Record what came of the last action(s). Returns True (or an array of it) where the trajectory is over.
@@ -223,6 +251,8 @@ class Recorder:
         next_obs  needed only by those who want to save whole trajectories (Minari)
         info      a dictionary, or one for each lane; where a trajectory ends, it may hold a success flag
         """
+        if self._blocked:
+            raise SpecError(self._blocked)
         lanes, length, limit = self._pending, self._length, self.horizon or self.longest
         if not self.batched:
             if not lanes:
@@ -230,21 +260,24 @@ class Recorder:
             value = float(reward)
             if not math.isfinite(value):
                 self._bad(EnvironmentFault, f"the environment gave reward {value}", 0)
+            self._blocked = HALF_OBSERVE  # until all of it is recorded
             self.columns.arrays["rewards"][self._row, 0] = value
             length[0] += 1
-            self._pending = []
+            self._complete, self._pending = self._row + 1, []
             over = bool(terminated or truncated)
             if length[0] >= limit and not over:
                 over = self._too_long(0)
             if over:
                 self._end(0, bool(terminated), next_obs, info)
+            self._blocked = ""
             return over
         gains = np.asarray(reward, dtype=np.float64)[lanes]
         if not np.isfinite(gains).all():
             at = int(np.flatnonzero(~np.isfinite(gains))[0])
             self._bad(EnvironmentFault, f"the environment gave reward {gains[at]}", lanes[at])
+        self._blocked = HALF_OBSERVE
         self.columns.arrays["rewards"][self._row : self._row + len(lanes), 0] = gains
-        self._pending = []
+        self._complete, self._pending = self._row + len(lanes), []
         ended, cut = np.asarray(terminated), np.asarray(truncated)
         done = np.zeros(self.lanes, dtype=bool)
         for lane in lanes:
@@ -253,6 +286,7 @@ class Recorder:
                 done[lane] = True
                 last = None if next_obs is None else self._of_lane(next_obs, lane)
                 self._end(lane, bool(ended[lane]), last, None if info is None else info[lane])
+        self._blocked = ""
         return done
 
     def _of_lane(self, batch: Any, lane: int) -> Any:
@@ -298,6 +332,7 @@ class Recorder:
         self._bad(PolicyFault, "the policy gives the action it took probability 0", lane)
 
     def _bad(self, kind: type[EnvironmentFault] | type[PolicyFault], text: str, lane: int) -> None:
+        self._blocked = ""
         going = self._episode[lane] >= 0
         episode, step = (self._episode[lane], self._length[lane]) if going else (self._begun, 0)
         place = f"episode {episode}, step {step}, seed {self.seed}" + (f", lane {lane}" if self.batched else "")
@@ -315,9 +350,7 @@ class Recorder:
         rank[[e for e, _, _ in self._ended]] = np.arange(n)
         if unfinished and self.lanes == 1 and self._episode[0] >= 0:
             rank[self._episode[0]] = n
-        ranks = rank[c["episode"][:, 0]]
-        if self._pending:  # these rows have no rewards yet
-            ranks[self._row :] = -1
+        ranks = rank[c["episode"][: self._complete, 0]]  # later rows have no rewards yet
         rows = np.flatnonzero(ranks >= 0)
         rows = rows[np.argsort(ranks[rows], kind="stable")]
         lengths = np.bincount(ranks[rows], minlength=n + 1)

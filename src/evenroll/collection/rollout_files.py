@@ -6,6 +6,7 @@ with limits on what a file may unpack to. Files that we write carry a checksum.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from evenroll.files.safe_files import (
     read_json,
     read_tensors,
     tensor_bytes,
+    try_place,
     write_atomically,
 )
 from evenroll.files.untrusted_arrow import RATIO, UNPACKED, pyarrow, read_parquet
@@ -47,6 +49,18 @@ def save_rollouts(data: Rollouts, path: str | Path) -> None:
     if path.suffix not in writers:
         raise DataError(f"{path.name}: rollouts are written as .parquet or .safetensors")
     writers[path.suffix](data, path)
+
+
+def check_target(path: str | Path) -> None:
+    """Raise now if rollouts could not be written here later: the place, the ending, or a package that is missing."""
+    path = Path(path)
+    if path.suffix not in (".parquet", ".safetensors", ".minari"):
+        raise SpecError(f"{path.name}: data is written as .parquet, .safetensors or .minari")
+    if path.suffix != ".safetensors":
+        pyarrow()
+    if path.suffix == ".minari" and importlib.util.find_spec("minari") is None:
+        raise SpecError(f"{path.name} needs minari: pip install 'evenroll[minari]'")
+    try_place(path, directory=path.suffix == ".minari")
 
 
 def load_rollouts(path: str | Path, gamma: float | None = None) -> Rollouts:

@@ -102,6 +102,10 @@ class Rollouts:
             **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
         )
 
+    def finished(self) -> Rollouts:
+        """The data without the trajectory that has begun and not ended."""
+        return self.prefix(int(self.ends[-1]) - self.initial_steps if self.episodes > self.initial_episodes else 0)
+
     def split_initial(self) -> tuple[Rollouts, Rollouts]:
         """(initial data, data collected after it)."""
         n, m = self.initial_episodes, self.initial_steps

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from evenroll.collection.recorder import Recorder
-from evenroll.errors import DataError
+from evenroll.collection.abandoning import AbandoningRecorder
+from evenroll.errors import DataError, SpecError
 from evenroll.files.safe_files import read_tensors, tensor_bytes, write_atomically
 from evenroll.policies import External, policy_digest
 from evenroll.text.numbers import first_line
@@ -17,11 +17,19 @@ KEY = "evenroll.collector"
 LARGEST = 4 << 30  # the most bytes of a saved recorder
 
 
-class SavedRecorder(Recorder):
+RESUMED = (
+    "{name} was saved within an episode, after {steps}: if the environment is still where it was then, call go_on(); if it "
+    "starts anew, call abandon(), which drops that episode; then go on"
+)
+
+
+class SavedRecorder(AbandoningRecorder):
     """A recorder with `save` and `resume`."""
 
     def save(self, path: str | Path) -> None:
         """Write everything but the policy into one .safetensors file, at any step, also between `act` and `observe`."""
+        if self._half:
+            raise SpecError(self._blocked)
         arrays = {f"columns.{name}": np.ascontiguousarray(self.columns[name]) for name in self.columns.arrays}
         if self.stepper is not None:
             arrays |= {f"stepper.{name}": x for name, x in self.stepper.state().items()}
@@ -47,8 +55,11 @@ class SavedRecorder(Recorder):
             "initial": 0 if self.initial is None else self.initial.steps,
         }  # fmt: skip
 
-    def resume(self, path: str | Path) -> Recorder:
-        """Continue where `save` left off. This recorder must be new, and made with the same policy and settings."""
+    def resume(self, path: str | Path) -> Self:
+        """Continue where `save` left off. This recorder must be new, and made with the same policy and settings.
+
+        If an episode was open (`open_episodes`), nothing is recorded before `go_on()` or `abandon()` says what became of it.
+        """
         name = Path(path).name or str(path)  # "." has no name
         try:
             self._take(*read_tensors(Path(path), KEY, LARGEST, DataError))
@@ -56,6 +67,10 @@ class SavedRecorder(Recorder):
             raise DataError(f"{name}: {error}") from None
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise DataError(f"{name}: not a saved collector ({first_line(error)})") from None
+        if self.open_episodes:
+            lengths = [length for episode, length in zip(self._episode, self._length, strict=True) if episode >= 0]
+            steps = ", ".join(map(str, lengths)) + " steps" + (" and an action" if self._pending else "")
+            self._blocked = RESUMED.format(name=name, steps=steps)
         return self
 
     def _take(self, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -115,3 +130,4 @@ class SavedRecorder(Recorder):
             memory[name][...] = x
         self._episode, self._length, self._pending = [e for e, _ in lanes], [n for _, n in lanes], pending
         self._ended, self._last, self._row, self._begun = ended, last, row, begun
+        self._complete = row if pending else rows

@@ -12,6 +12,7 @@ from evenroll.errors import DataError
 from evenroll.policies import External, Policy
 
 SAME_LOG = 1e-2  # how far log π_e of the data may be from ours: a squash is undone only up to the rounding of float32
+CHUNK = 1024  # observations that go to a policy at once
 
 
 def see(model: Model, data: Rollouts) -> Rollouts:
@@ -25,6 +26,8 @@ def see(model: Model, data: Rollouts) -> Rollouts:
     _check_numbers("action", actions, model.actions.choices)
     if model.observations.n_states is not None:
         _check_numbers("state", observations, (model.observations.n_states,))
+    if model.engine is None:
+        return _of_deterministic(model, data, observations, actions)
     features, outputs = model.of_rows(observations, data.all_lengths)
     if model.actions.squash is not None:
         actions = _before_squash(model, data, outputs)
@@ -60,6 +63,21 @@ def _before_squash(model: Model, data: Rollouts, outputs: np.ndarray) -> np.ndar
         "squash: it is data of another policy, or its actions are so near the bounds that the squash cannot be undone; "
         "drop log_e and log_b, or collect again into .safetensors or .parquet, which keep the actions before the squash"
     )
+
+
+def _of_deterministic(model: Model, data: Rollouts, observations: np.ndarray, actions: np.ndarray) -> Rollouts:
+    """The data itself, if a deterministic policy would have taken just these actions."""
+    assert model.decide is not None
+    space = model.observations
+    shaped = (observations + space.start).reshape(len(observations), *space.shape).astype(space.dtype)
+    parts = [model.actions.from_env(model.decide(shaped[i : i + CHUNK])) for i in range(0, len(shaped), CHUNK)]
+    off = ~np.isclose(np.concatenate([np.zeros((0, actions.shape[1])), *parts]), actions, rtol=1e-4, atol=1e-5).all(axis=1)
+    if off.any():
+        raise DataError(
+            f"the policy is deterministic, and it would have taken another action in row {int(np.flatnonzero(off)[0])}: "
+            "data of other actions says nothing about it"
+        )
+    return dataclasses.replace(data, log_e=np.zeros(len(actions)))
 
 
 def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:

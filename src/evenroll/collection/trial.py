@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from evenroll.samplers import Sampler
 from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
 
 RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2  # why a compiled call has returned
-ROOM, MOST_ROOM = 1 << 16, 1 << 20  # how many records fit into the first compiled call, and into any: the room doubles
+ROOM, MOST_ROOM = 1 << 14, 1 << 20  # how many records fit into the first compiled call, and into any: the room doubles
+# The room doubles no further once a compiled call takes this many seconds: Ctrl-C has to wait for its end.
+LONGEST_CALL = 0.2
 UNLIMITED = np.iinfo(np.int64).max
 
 _reset, _step = function_at(RESET), function_at(STEP)
@@ -148,14 +151,23 @@ class Driver:
         self._env_stream = stream(*seed, 1)
         self._env_state: np.ndarray | None = None
         self._action, self._reward = np.zeros(policy.action_dim), np.zeros(1)
+        self._chunks: list[tuple[np.ndarray, ...]] = []  # records that no call of `run` has returned yet
 
     @property
     def divergence(self) -> Divergence:
         """How far the behaviour has been from π_e so far, without the initial data."""
         return self.balance.divergence
 
+    @property
+    def waiting(self) -> bool:
+        """Whether an interrupt or a fault left records that no call of `run` has returned yet."""
+        return bool(self._chunks)
+
     def run(self, env: Environment, *, steps: int | None = None, episodes: int | None = None) -> Rollouts:
-        """Collect until there are `steps` steps or `episodes` finished trajectories in all. Initial data is put in front."""
+        """Collect until there are `steps` steps or `episodes` finished trajectories in all. Initial data is put in front.
+
+        What was collected before an interrupt or a fault is not lost: the next call returns it, `run(env, steps=0)` alone.
+        """
         env.check(self.policy)
         if (steps is None) == (episodes is None):
             raise SpecError("give either steps or episodes")
@@ -170,36 +182,44 @@ class Driver:
         )  # fmt: skip
         room = min(episodes or UNLIMITED, steps or UNLIMITED, ROOM)
         step_room = min(steps or UNLIMITED, ROOM) if self.record_steps else 0
-        chunks: list[tuple[np.ndarray, ...]] = []
         status = RUNNING_OUT_OF_ROOM
         while status != FINISHED:
-            status, chunk = self._advance(environment, room, step_room)
-            chunks.append(chunk)
-            room, step_room = min(2 * room, MOST_ROOM), min(2 * step_room, MOST_ROOM)
-        rollouts = self._rollouts([np.concatenate(column) for column in zip(*chunks, strict=True)])
-        return rollouts if self.initial is None else rollouts.after(self.initial)
+            started = time.perf_counter()
+            status = self._advance(environment, room, step_room)
+            if time.perf_counter() - started < LONGEST_CALL / 2:
+                room, step_room = min(2 * room, MOST_ROOM), min(2 * step_room, MOST_ROOM)
+        rollouts = self._rollouts([np.concatenate(column) for column in zip(*self._chunks, strict=True)])
+        rollouts = rollouts if self.initial is None else rollouts.after(self.initial)
+        self._chunks = []
+        return rollouts
 
-    def _advance(self, environment: tuple[Any, ...], room: int, step_room: int) -> tuple[int, tuple[np.ndarray, ...]]:
-        """Make one compiled call with room for these numbers of records. Returns its status and the records it filled."""
+    def _advance(self, environment: tuple[Any, ...], room: int, step_room: int) -> int:
+        """Make one compiled call with room for these numbers of records, and keep those it filled. Returns its status."""
         balance, clock = self.balance, self.balance.clock
         clock.first_episode, clock.first_step = clock.episodes, clock.steps
         clock.episode_room, clock.step_room = room, step_room
         per_episode = (np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room))
         widths = (self.policy.obs_dim, self.policy.action_dim, 1, 1, 1)
         per_step = tuple(np.empty(step_room * w) for w in widths)
-        status = _run(balance.number)(
-            *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self._action,
-            *environment, per_episode, per_step,
-        )  # fmt: skip
+        call = _run(balance.number)
+        try:
+            status = call(
+                *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self._action,
+                *environment, per_episode, per_step,
+            )  # fmt: skip
+        finally:  # a signal that came during the call is raised at its end, when the clock has moved on
+            n, m = int(clock.episodes - clock.first_episode), int(clock.steps - clock.first_step)
+            m = m if self.record_steps else 0
+            steps = (x[: m * w].copy() for x, w in zip(per_step, widths, strict=True))
+            self._chunks.append((*(x[:n].copy() for x in per_episode), *steps))
         if status == BAD_REWARD:
             raise EnvironmentFault(
                 f"the environment returned reward {self._reward[0]} in trajectory {clock.episodes}, "
-                f"step {clock.t} (seed {self.seed})"
+                f"step {clock.t} (seed {self.seed})",
+                episode=int(clock.episodes),
+                step=int(clock.t),
             )
-        n, m = int(clock.episodes - clock.first_episode), int(clock.steps - clock.first_step)
-        m = m if self.record_steps else 0
-        steps = (x[: m * w].copy() for x, w in zip(per_step, widths, strict=True))
-        return status, (*(x[:n].copy() for x in per_episode), *steps)
+        return int(status)
 
     def _rollouts(self, columns: list[np.ndarray]) -> Rollouts:
         clock, policy = self.balance.clock, self.policy

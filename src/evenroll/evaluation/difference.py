@@ -12,17 +12,19 @@ data (intervals/balanced.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.errors import SpecError
+from evenroll.errors import CollectionFault, Interrupted, SpecError
 from evenroll.estimators import get_estimator
 from evenroll.estimators.score_regression import action_part, regress
 from evenroll.evaluation.evaluate import Budget, Progress, evaluate_source
+from evenroll.evaluation.interruption import result_so_far
 from evenroll.evaluation.looking import Look
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
@@ -31,6 +33,9 @@ from evenroll.intervals.independent import Interval, NoInterval, student_t
 from evenroll.intervals.outcomes import around, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import with_interval
+from evenroll.text.specs import whole_number
+
+FEWEST = 4  # episodes of each policy that a difference needs
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Difference:
     alone       the half-width if each policy had met its own starts, for comparison; None if one has no interval
     first       the evaluation of the first policy
     second      the evaluation of the second policy
+    interrupted  whether collecting was interrupted, so that fewer starts are compared than was asked for
     """
 
     value: float
@@ -56,6 +62,7 @@ class Difference:
     alone: float | None
     first: Evaluation
     second: Evaluation
+    interrupted: bool = False
 
     @property
     def half_width(self) -> float | None:
@@ -66,7 +73,9 @@ class Difference:
 
     def __str__(self) -> str:
         number = with_interval(self.value, self.low, self.high, "+.5g", f"{100 * self.confidence:g} %")
-        return f"{number}{' (no interval)' if self.low is None else ''}, {self.first.episodes} episodes each"
+        return f"{number}{' (no interval)' if self.low is None else ''}, {self.first.episodes} episodes each" + (
+            ", interrupted" if self.interrupted else ""
+        )
 
     def in_words(self) -> str:
         both = dict.fromkeys((*self.first.warnings, *self.second.warnings))
@@ -98,6 +107,7 @@ def difference(
     confidence: float = 0.95,
     horizon: int | None = None,
     deterministic: bool = False,
+    initial: tuple[Rollouts | None, Rollouts | None] = (None, None),
     progress: Callable[[Progress], None] | None = None,
     warned: tuple[str, ...] = (),
 ) -> Difference:
@@ -106,33 +116,73 @@ def difference(
     A vector environment is reset as a whole for every round of episodes, one of each lane, because only then are its
     starts known. Lanes that have ended wait for the longest episode of their round.
 
-    warned  what is known beforehand and belongs into the results' warnings
+    initial  what each policy has collected before, with this seed and from the first start on; `episodes` counts it.
+             So an interrupted difference goes on: Ctrl-C raises `evenroll.Interrupted` with both in `rollouts`.
+    warned   what is known beforehand and belongs into the results' warnings
     """
-    if episodes < 4:
-        raise SpecError(f"a difference needs at least 4 episodes, not {episodes}")
-    look, budget = Look(get_estimator("mc")), Budget.of(episodes, None, None)
-    settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "initial": None}
-    sources = [
-        EnvironmentSource(env, policy, sampler, deterministic=deterministic, in_rounds=True, warned=warned, **settings)
-        for policy in (first, second)
-    ]
+    if whole_number("episodes", episodes, 1) < FEWEST:
+        raise SpecError(f"a difference needs at least {FEWEST} episodes, not {episodes}")
+    there = [0 if data is None else data.episodes for data in initial]
+    if max(there) > episodes:
+        raise SpecError(f"the data has {max(there)} episodes already, more than the {episodes} that are to be compared")
+    look = Look(get_estimator("mc"))
+    settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "deterministic": deterministic}
+    settings |= {"in_rounds": True, "warned": warned}
+    policies = zip((first, second), initial, strict=True)
+    sources = [EnvironmentSource(env, policy, sampler, initial=data, **settings) for policy, data in policies]
+    results: list[Evaluation] = []
     try:
-        results = [evaluate_source(source, look, budget, confidence, progress) for source in sources]
-        with single_threaded_blas():
-            interval = _interval(sources[0], sources[1], confidence)
+        for source, known in zip(sources, there, strict=True):
+            results.append(evaluate_source(source, look, Budget(episodes - known, None, None), confidence, progress))
+        return _compared(sources, [source.rollouts() for source in sources], results, confidence)
+    except CollectionFault as fault:
+        fault.rollouts = tuple(source.rollouts(unfinished=False) for source in sources)
+        raise
+    except KeyboardInterrupt:
+        raise _interrupted(sources, look, confidence) from None
     finally:
         for source in sources:
             source.close()
-    value = results[0].value - results[1].value
-    halves = [result.half_width for result in results]
-    alone = None if halves[0] is None or halves[1] is None else math.hypot(halves[0], halves[1])
+
+
+def _compared(
+    sources: Sequence[Source], data: Sequence[Rollouts], results: Sequence[Evaluation], confidence: float
+) -> Difference:
+    first, second = results
+    with single_threaded_blas():
+        interval = _interval(sources, data, confidence)
+    alone = (
+        None if first.half_width is None or second.half_width is None else math.hypot(first.half_width, second.half_width)
+    )
+    value = first.value - second.value
     if isinstance(interval, NoInterval):
-        return Difference(value, None, None, confidence, interval.why, None, alone, results[0], results[1])
-    return Difference(value, interval.low, interval.high, confidence, None, interval.note, alone, results[0], results[1])
+        return Difference(value, None, None, confidence, interval.why, None, alone, first, second)
+    return Difference(value, interval.low, interval.high, confidence, None, interval.note, alone, first, second)
 
 
-def _interval(first: Source, second: Source, confidence: float) -> Interval | NoInterval:
-    gaps = first.rollouts().returns - second.rollouts().returns
+def _interrupted(sources: Sequence[Source], look: Look, confidence: float) -> Interrupted:
+    """The error to raise in place of a KeyboardInterrupt. It compares the starts that both policies have met."""
+    whole = [source.rollouts(unfinished=False) for source in sources]
+    shared = min(data.episodes for data in whole)
+    message = f"interrupted after {shared:,} episodes that both policies have finished (error.rollouts, error.result)"
+
+    def find() -> Difference | Evaluation | None:
+        if shared >= FEWEST:
+            data = [_first_episodes(data, shared) for data in whole]
+            results = [result_so_far(source, part, look, confidence) for source, part in zip(sources, data, strict=True)]
+            if results[0] is not None and results[1] is not None:
+                return replace(_compared(sources, data, [results[0], results[1]], confidence), interrupted=True)
+        return result_so_far(sources[0], whole[0], look, confidence)
+
+    return Interrupted(message, rollouts=tuple(whole), find=find)
+
+
+def _first_episodes(data: Rollouts, n: int) -> Rollouts:
+    return replace(data, initial_episodes=0, initial_steps=0).prefix(int(data.ends[n - 1]))
+
+
+def _interval(sources: Sequence[Source], data: Sequence[Rollouts], confidence: float) -> Interval | NoInterval:
+    gaps = data[0].returns - data[1].returns
     n = len(gaps)
     if float(np.ptp(gaps)) == 0.0:
         rare = other_outcomes(n, confidence)
@@ -140,10 +190,10 @@ def _interval(first: Source, second: Source, confidence: float) -> Interval | No
             f"all {n} differences were equal; one that was not seen may have a probability of up to {rare:.2g}, and how "
             "large it would be is not known"
         )
-    if all(source.policy is None or source.sampler.independent for source in (first, second)):
+    if all(source.policy is None or source.sampler.independent for source in sources):
         made = Interval(*student_t(gaps, confidence), confidence, "t")
     else:
-        engines = [(source.rollouts(), source.policy) for source in (first, second) if source.policy is not None]
-        fit = regress(gaps, [action_part(data, policy) for data, policy in engines])
+        engines = [(part, source.policy) for part, source in zip(data, sources, strict=True) if source.policy is not None]
+        fit = regress(gaps, [action_part(part, policy) for part, policy in engines])
         made = balanced_interval(fit, gaps, float(gaps.mean()), confidence)
     return around(made, rare_differences(gaps, confidence))

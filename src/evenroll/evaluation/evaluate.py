@@ -11,12 +11,14 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
 from evenroll.estimators.table import EstimatorLike, get_estimator
-from evenroll.evaluation.looking import Look, Seen, report
+from evenroll.evaluation.interruption import interrupted, seen
+from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
+from evenroll.text.specs import share, whole_number
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "mc", 100
 SHOW_EVERY = 0.2  # seconds between two reports of progress; a choice
@@ -57,7 +59,7 @@ class Budget:
         if episodes is None and steps is None:
             episodes = DEFAULT_EPISODES if target is None else MOST_EPISODES
         for what, n in (("episodes", episodes), ("steps", steps)):
-            if n is not None and not 1 <= n <= MOST:
+            if n is not None and whole_number(what, n, 1) > MOST:
                 raise SpecError(f"{what} must be from 1 to {MOST:,}, not {n}")
         return cls(episodes, steps, target)
 
@@ -104,6 +106,8 @@ def evaluate(
     bounds      the smallest and the largest possible return, if they are known. No interval goes beyond them, and equal
                 returns, which have no spread, get an interval only with them.
     progress    is called now and then while collecting
+
+    Ctrl-C raises `evenroll.Interrupted`, a KeyboardInterrupt with `rollouts` and `result`: what had finished before it.
     """
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
@@ -124,7 +128,7 @@ def look_for(
     record = get_estimator(estimator)
     if record.name == "wis+mc" and initial is None:
         raise SpecError("wis+mc needs initial data; use mc, ois or wis")
-    if not 0.0 < confidence < 1.0:
+    if share("confidence", confidence) in (0.0, 1.0):
         raise SpecError(f"confidence must lie between 0 and 1, not {confidence}")
     return Look(record, interval, force, bounds)
 
@@ -146,21 +150,17 @@ def evaluate_source(
         return look.at(data, source.policy, source.sampler, level)
 
     known = None
-    with single_threaded_blas():
-        if budget.target is None:
-            data = collect(budget.episodes)
-        else:
-            assert budget.episodes is not None
-            data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
-            known = value, interval
-    return report(seen(source, data), look, confidence, known)
-
-
-def seen(source: Source, data: Rollouts | None = None) -> Seen:
-    """What a report says of a source. `data` are its rollouts, if they are at hand already."""
-    data = source.rollouts() if data is None else data
-    about = (source.described, source.name, source.seed, source.remark, source.warnings)
-    return Seen(data, source.policy, source.sampler, source.divergence, *about)
+    try:
+        with single_threaded_blas():
+            if budget.target is None:
+                data = collect(budget.episodes)
+            else:
+                assert budget.episodes is not None
+                data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
+                known = value, interval
+        return report(seen(source, data), look, confidence, known)
+    except KeyboardInterrupt:
+        raise interrupted(source, look, confidence) from None
 
 
 class _Telling:

@@ -53,8 +53,11 @@ class Look:
                 f"the policy has no action probabilities that are known: there are no {estimator.name} estimates or score "
                 "intervals, only mc"
             )
-        # A deterministic policy has neither scores nor weights. Only returns are looked at, so any policy may stand in.
+        # A deterministic policy has neither scores nor weights. Only returns are looked at, so any policy may stand in. Its
+        # initial data is as independent as the rest: `see` takes none with other actions.
         engine = External(0, choices=(2,)) if policy is None else policy
+        if policy is None:
+            data = replace(data, initial_episodes=0, initial_steps=0)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, in words
             value, interval = estimate_with_interval(
                 data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds

@@ -62,6 +62,7 @@ class Evaluation:
     quantities             Other means over the same trajectories, by name: return (undiscounted), length and success.
     warnings               What stands around the environment and changes what the value means: wrappers that still learn,
                            that scale or clip rewards, or that end an episode with every lost life.
+    interrupted            Whether collecting was interrupted, so that there is less data than was asked for.
     """
 
     value: float
@@ -96,6 +97,7 @@ class Evaluation:
     remark: str | None = None
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    interrupted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
@@ -119,7 +121,7 @@ class Evaluation:
         worth = self.on_policy_episodes
         if worth is not None and not self.exact and self.interval == "score" and worth > WORTH_A_WORD * self.episodes:
             text += f", as precise as ~{float(f'{worth:.2g}'):,.0f} on-policy ones"
-        return text
+        return text + (", interrupted" if self.interrupted else "")
 
     def in_words(self) -> str:
         """What was found: the value, its interval, what the same precision costs on-policy, and what to beware of."""

@@ -35,11 +35,16 @@ class Running:
     on_policy: np.ndarray
 
 
+def enough_to_draw(episodes: int) -> None:
+    """Raise unless a picture can be drawn of so many episodes."""
+    if episodes < FIRST:
+        raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {episodes}")
+
+
 def running(seen: Seen, confidence: float = 0.95) -> Running:
     """The estimate at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
     data = seen.data
-    if data.episodes < FIRST:
-        raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {data.episodes}")
+    enough_to_draw(data.episodes)
     counts = np.unique(np.geomspace(FIRST, data.episodes, POINTS).astype(int))
     rows, plain = [], Look(get_estimator("mc"))
     for n in counts:

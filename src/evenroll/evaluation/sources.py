@@ -24,7 +24,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
 from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain
-from evenroll.errors import SpecError
+from evenroll.errors import CollectionFault, SpecError
 from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy, Sampler
 from evenroll.samplers.table import SamplerLike, get_sampler
@@ -69,8 +69,8 @@ class Source(Protocol):
         The number so far is yielded now and then, for those who show progress. `at_once` means that nobody does.
         """
 
-    def rollouts(self) -> Rollouts:
-        """All the data so far, initial data in front."""
+    def rollouts(self, unfinished: bool = True) -> Rollouts:
+        """All the data so far, initial data in front; also after an interrupt or a fault, at whatever moment it came."""
 
     def close(self) -> None:
         """Leave policy and environment as they were before."""
@@ -105,7 +105,7 @@ class DomainSource:
             self.sampler,
             action_stream(seed, initial),
             gamma=gamma,
-            horizon=domain.horizon if horizon is None else horizon,
+            horizon=domain.horizon if horizon is None else whole_number("horizon", horizon, 1),
             record_steps=True,
             value=known.value if known else 1.0,
             initial=None if initial is None else see(model, initial),
@@ -113,6 +113,7 @@ class DomainSource:
         self.environment = domain.trial_environment((seed,))
         self.environment.check(engine)
         self._data: Rollouts | None = None
+        self._parts: list[Rollouts] = []  # what was collected since `_data` was put together
 
     @property
     def episodes(self) -> int:
@@ -133,18 +134,25 @@ class DomainSource:
         while done < goal:
             upto = goal if at_once else min(goal, done + part)
             started = time.perf_counter()
-            new = self.driver.run(
-                self.environment, episodes=None if episodes is None else upto, steps=None if steps is None else upto
-            )
-            self._data = new if self._data is None else self._data.continued(new)
+            limits = {"episodes": None if episodes is None else upto, "steps": None if steps is None else upto}
+            try:
+                self._parts.append(self.driver.run(self.environment, **limits))
+            except CollectionFault as fault:
+                fault.rollouts = self.rollouts(unfinished=False)
+                raise
             done = upto
             part = max(1, int(part * min(PART_SECONDS / max(time.perf_counter() - started, 1e-6), 8.0)))
             yield done
 
-    def rollouts(self) -> Rollouts:
-        if self._data is None:
-            self._data = self.driver.run(self.environment, steps=0)
-        return self._data
+    def rollouts(self, unfinished: bool = True) -> Rollouts:
+        data = self._data
+        if self.driver.waiting or (data is None and not self._parts):
+            self._parts.append(self.driver.run(self.environment, steps=0))
+        for part in self._parts:
+            data = part if data is None else data.continued(part)
+        assert data is not None
+        self._data, self._parts = data, []
+        return data if unfinished else data.finished()
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -205,8 +213,8 @@ class EnvironmentSource:
             yield done if episodes is not None else self.recorder.steps
         self.recorder.check_copy()
 
-    def rollouts(self) -> Rollouts:
-        return self.recorder.rollouts()
+    def rollouts(self, unfinished: bool = True) -> Rollouts:
+        return self.recorder.rollouts(unfinished)
 
     def close(self) -> None:
         self.recorder.close()

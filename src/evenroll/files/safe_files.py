@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,25 +44,34 @@ def new_directory(path: str | Path) -> Iterator[Path]:
         yield temporary
 
 
+def try_place(path: str | Path, directory: bool = False) -> None:
+    """Raise now if a file, or a new directory, could not be written at `path` later. What is there stays as it is."""
+    path = Path(path)
+    _check_target(path, directory)
+    if not path.absolute().parent.is_dir():
+        raise EvenrollError(f"cannot write {path}: there is no directory {path.absolute().parent.name}")
+    try:
+        trial = _temporary(path, directory=False)
+        try:
+            trial.write_bytes(bytes(4096))
+        finally:
+            trial.unlink(missing_ok=True)
+    except OSError as error:
+        raise EvenrollError(f"cannot write {path}: {error.strerror or error}") from None
+
+
 @contextmanager
 def _beside(path: Path, directory: bool) -> Iterator[Path]:
     """Give a temporary file or directory beside `path`, which takes its place once it has been written to the disk."""
     try:
-        if path.exists() and (directory or not path.is_file()):
-            raise EvenrollError(
-                f"cannot write {path}: " + ("it exists already" if directory else "it is not a regular file")
-            )
-        if directory:
-            temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-        else:
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            os.close(handle)
-            temporary = Path(name)
+        _check_target(path, directory)
+        temporary = _temporary(path, directory)
         try:
             yield temporary
             for written in (*temporary.rglob("*"), temporary):
                 _fsync(written)
-            temporary.chmod(0o755 if directory else 0o644)
+            if path.exists():  # the new file may be read and written by those who could read and write the old one
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
             os.replace(temporary, path)
         except BaseException:
             if directory:
@@ -72,6 +82,25 @@ def _beside(path: Path, directory: bool) -> Iterator[Path]:
         _fsync(path.parent)
     except OSError as error:
         raise EvenrollError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _check_target(path: Path, directory: bool) -> None:
+    if directory and path.exists():
+        raise EvenrollError(f"cannot write {path}: it exists already")
+    if path.is_dir():
+        raise EvenrollError(f"cannot write {path}: it is a directory, not a file")
+    if path.exists() and not path.is_file():
+        raise EvenrollError(f"cannot write {path}: it is not a regular file")
+
+
+def _temporary(path: Path, directory: bool) -> Path:
+    """A new file or directory beside `path`, hidden. The umask says who may read it; nobody, if it is to replace a file."""
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    if directory:
+        temporary.mkdir()
+        return temporary
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if path.exists() else 0o666))
+    return temporary
 
 
 def _fsync(path: Path) -> None:

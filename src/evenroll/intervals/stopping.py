@@ -41,7 +41,7 @@ class Target:
         relative = isinstance(text, str) and text.strip().endswith("%")
         try:
             width = float(text.strip().removesuffix("%")) if isinstance(text, str) else float(text)
-        except ValueError:
+        except (TypeError, ValueError):
             width = math.nan
         if not math.isfinite(width) or width <= 0.0:
             raise SpecError(f"half-width must be a number above 0 or a percentage, not {text!r}")

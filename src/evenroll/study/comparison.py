@@ -133,10 +133,11 @@ def compare(
     if not methods:
         raise SpecError("give at least one method, for example os/mc")
     parsed = [get_method(m, domain) for m in methods]
-    if trials < 1:
-        raise SpecError(f"trials must be at least 1, not {trials}")
-    if initial_episodes < 1 and any(m.initial for m in parsed):
-        raise SpecError(f"initial-episodes must be at least 1, not {initial_episodes}")
+    whole_number("trials", trials, 1)
+    if any(m.initial for m in parsed):
+        whole_number("initial-episodes", initial_episodes, 1)
+    if isinstance(budget, bool) or not isinstance(budget, int | float | np.number):
+        raise SpecError(f"the budget must be a number, not {budget!r:.60}")
     for what, x in (("value", value), ("mean-length", mean_length)):
         if x is not None and (not math.isfinite(x) or x == 0 or (what == "mean-length" and x < 1)):
             raise SpecError(f"{what} must be a usable number, not {x}")

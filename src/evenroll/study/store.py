@@ -37,7 +37,8 @@ from evenroll.study.blocks import Block, BlockData, identity_key
 
 LARGEST = 64 << 20  # bytes of a file that is read; a block has some kilobytes
 UNPACKED = 256 << 20  # bytes of its columns, for the same reason
-IDENTITY = {"domain": str, "method": str, "policy": str, "seed": int, "first": int, "measures": list, "checkpoints": list}
+IDENTITY = {"domain": str, "method": str, "policy": str, "seed": int, "first": int, "trials": int, "measures": list,
+            "checkpoints": list}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,9 @@ def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
         metadata = table.schema.metadata
         text = metadata[b"evenroll"].decode()
         identity = read_json(text, "its identity", DataError)
-        if not all(isinstance(identity[name], kind) for name, kind in IDENTITY.items()):
+        if not all(isinstance(identity[name], kind) and identity[name] is not True for name, kind in IDENTITY.items()):
+            raise TypeError
+        if not all(isinstance(name, str) for name in identity["measures"]) or not identity["checkpoints"]:
             raise TypeError
         names = tuple(identity["measures"])
         points, trials, first = tuple(identity["checkpoints"]), int(identity["trials"]), int(identity["first"])
@@ -257,10 +260,17 @@ def gathered(entries: Iterable[Entry]) -> list[StoredRow]:
     return sorted(rows, key=lambda row: (row.domain, row.method, row.measures, row.steps, row.policy))
 
 
+def check_export(path: Path) -> None:
+    """Raise unless an export can be written in the format that this name says."""
+    if path.suffix not in (".parquet", ".csv", ".json"):
+        raise EvenrollError(f"{path.name}: write to .csv, .json or .parquet")
+
+
 def write_export(entries: Sequence[Entry], path: Path) -> None:
     """Every trial, checkpoint and measure as one row: domain, method, policy, seed, trial, steps, measure, value."""
     import pyarrow as pa
 
+    check_export(path)
     columns: dict[str, list[Any]] = {
         name: [] for name in ("domain", "method", "policy", "seed", "trial", "steps", "measure", "value", "runaway")
     }
@@ -280,9 +290,7 @@ def write_export(entries: Sequence[Entry], path: Path) -> None:
         import pyarrow.csv
 
         pyarrow.csv.write_csv(pa.table(columns), out)
-    elif path.suffix == ".json":
+    else:
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         out.write((json.dumps({"rows": rows}, allow_nan=False) + "\n").encode())
-    else:
-        raise EvenrollError(f"{path.name}: write to .csv, .json or .parquet")
     write_atomically(path, out.getvalue())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -35,6 +36,19 @@ def check_name(what: str, name: str, taken: bool) -> None:
         raise SpecError(f"{name!r} is the name of a built-in {what}: give yours another")
     if not name or set(name) & set("/:,= "):
         raise SpecError(f"{name!r} cannot name the {what}: a name is not empty and has no / : , = and no blank")
+
+
+def share(what: str, value: Any) -> float:
+    """The value as a float; a SpecError that names it unless it is a number from 0 to 1."""
+    if isinstance(value, str | bytes | bool) or value is None:
+        raise SpecError(f"{what} must be a number from 0 to 1, not {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0.0 <= number <= 1.0:
+        raise SpecError(f"{what} must lie in [0, 1], not {value!r:.60}")
+    return number
 
 
 def whole_number(what: str, value: Any, least: int) -> int:

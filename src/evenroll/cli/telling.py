@@ -1,0 +1,82 @@
+"""Printing what was found, and what was found before an interrupt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from evenroll.cli.console import emit, err, out, shown, significant
+from evenroll.cli.signals import exit_code
+from evenroll.errors import EvenrollError, Interrupted
+
+if TYPE_CHECKING:
+    from evenroll.evaluation.difference import Difference
+    from evenroll.evaluation.result import Evaluation
+
+
+def tell(result: Any, json_file: str | None, show: Callable[[], None]) -> None:
+    """Print a result, then write it: what cannot be written has been seen."""
+    if json_file != "-":
+        show()
+    emit(result.to_json(), json_file)
+
+
+def tell_interrupted(stop: Interrupted, json_file: str | None, said: str, command: str | None) -> NoReturn:
+    """Say where the data is and how to go on, print and write what is known, and exit as an interrupted command does.
+
+    The terminal may be gone (SIGHUP) and the disk full: neither keeps the other from being told. The result of much data
+    takes a while; a second Ctrl-C does without it.
+    """
+    _say("interrupted" + (f"; the episodes so far were {said}" if said else " before an episode had finished"))
+    if command is not None:
+        _say(f"go on with: {command}")
+    try:
+        result = stop.result
+    except KeyboardInterrupt:
+        result = None
+        _say("interrupted again: the result so far was not computed")
+    with suppress(OSError):
+        if result is not None and json_file != "-":
+            show_difference(result) if hasattr(result, "first") else show_evaluation(result)
+            out.file.flush()
+    try:
+        emit({"interrupted": True, "value": None} if result is None else result.to_json(), json_file)
+    except (EvenrollError, OSError) as error:
+        _say(str(error))
+    raise typer.Exit(exit_code())
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):
+        err.print(shown(line), soft_wrap=True)
+
+
+def show_evaluation(result: Evaluation) -> None:
+    """Print an evaluation."""
+    out.print(f"[bold]{shown(result)}[/bold]", soft_wrap=True)
+    out.print(shown(result.in_words()), soft_wrap=True)
+    out.print(
+        f"{result.steps} steps ({result.terminated} terminated, {result.truncated} truncated, {result.unfinished} "
+        f"unfinished), {shown(result.sampler)}/{shown(result.estimator)}, γ {result.gamma:g}, seed {result.seed}, "
+        f"{shown(result.policy)}",
+        soft_wrap=True,
+    )
+    others = ", ".join(f"{name} {value}" for name, value in result.quantities.items())
+    if others:
+        out.print(f"undiscounted: {others}", soft_wrap=True)
+    if result.gradient is not None:
+        out.print(f"distance from on-policy: KL {significant(result.kl)}, mean |∇| {significant(result.gradient)}")
+    if result.effective_sample_size is not None:
+        share = 100 * (result.largest_weight or 0)
+        out.print(f"effective sample size {result.effective_sample_size:.1f}, largest weight {share:.2g} % of all")
+
+
+def show_difference(result: Difference) -> None:
+    """Print a difference."""
+    out.print(f"[bold]{shown(result)}[/bold]", soft_wrap=True)
+    out.print(shown(result.in_words()), soft_wrap=True)
+    if result.alone is not None:
+        out.print(f"With starts of their own it would be ± {result.alone:.2g}.")

@@ -1,0 +1,67 @@
+"""What is printed of an interrupted run, also when the terminal is gone or the disk is full."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+
+import evenroll
+from evenroll.cli import telling
+from evenroll.errors import Interrupted
+from tests.helpers import full_disk
+
+FOUND = evenroll.evaluate("bandit", sampler="os", episodes=40)
+
+
+def ended(stop: Interrupted, target: str | None, said: str = "written to x", command: str | None = "evenroll …") -> int:
+    with pytest.raises(typer.Exit) as left:
+        telling.tell_interrupted(stop, target, said, command)
+    return left.value.exit_code
+
+
+def test_data_first_then_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    order = []
+    stop = Interrupted("", find=lambda: order.append(capsys.readouterr().err) or FOUND)
+    assert ended(stop, str(tmp_path / "r.json")) == 130
+    assert "written to x" in order[0]
+    assert "go on with: evenroll …" in order[0]  # said before the result is computed, which may take a while
+    assert "40 episodes" in capsys.readouterr().out
+    assert json.loads((tmp_path / "r.json").read_text())["episodes"] == 40
+
+
+def test_too_few_episodes_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(Interrupted(""), "-", said="", command=None) == 130
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {"interrupted": True, "value": None}
+    assert shown.err == "interrupted before an episode had finished\n"
+
+
+def test_a_second_interrupt_does_without_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    def find() -> None:
+        raise KeyboardInterrupt
+
+    assert ended(Interrupted("", find=find), None) == 130
+    assert "interrupted again" in capsys.readouterr().err
+
+
+def test_a_full_disk_does_not_keep_it_from_being_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with full_disk():
+        assert ended(Interrupted("", find=lambda: FOUND), str(tmp_path / "r.json")) == 130
+    shown = capsys.readouterr()
+    assert "40 episodes" in shown.out
+    assert "cannot write" in shown.err
+
+
+def test_a_terminal_that_is_gone_does_not_keep_it_from_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*words: object, **options: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(telling.out, "print", gone)
+    monkeypatch.setattr(telling.err, "print", gone)
+    assert ended(Interrupted("", find=lambda: FOUND), str(tmp_path / "r.json")) == 130
+    assert json.loads((tmp_path / "r.json").read_text())["value"] == FOUND.value
