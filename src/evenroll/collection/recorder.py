@@ -17,6 +17,7 @@ from evenroll.collection.columns import Columns
 from evenroll.collection.lanes import BAD_OBSERVATION, SOUND, Lanes
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import handed_in, see
+from evenroll.engine import border
 from evenroll.errors import EnvironmentFault, PolicyFault, SpecError
 from evenroll.policies import MLP, External
 from evenroll.samplers import ROS, OnPolicy
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 KEPT = 256  # observations of up to this many numbers (2 kB) are kept unless the caller says otherwise
 LONGEST_EPISODE = 1_000_000  # steps after which an episode of an environment without a limit is thought never to end
+REAL = border.REAL
 SUCCESS = ("is_success", "success")  # names under which environments report a success in `info`
 
 
@@ -110,8 +112,8 @@ class Recorder:
         self._begun = self._row = 0
         self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: the environment did not say)
         self._last: dict[int, np.ndarray] = {}  # the observation after an episode's last step, where given
-        self._everyone = np.ones(lanes, dtype=np.int64)
-        self._one = np.zeros((1, observations.size))
+        self._everyone = np.ones(lanes, dtype=np.int64) if self.stepper is None else self.stepper.everyone
+        self._shape = observations.shape
         self._flat = not self.batched and isinstance(engine, MLP) and len(observations.shape) == 1
 
     # ---- the loop ------------------------------------------------------------------------------------------------
@@ -139,27 +141,26 @@ class Recorder:
         if self._pending:
             raise SpecError("act was called twice without observe in between")
         model, stepper = self.model, self.stepper
-        who = self._everyone if active is None else np.asarray(active, dtype=np.int64)
-        if self._flat:  # the fast way, for a compiled network and one environment
+        who = self._everyone if active is None else border.flags("active", active, self.lanes)
+        if self._flat and active is None:  # the fast way, for a compiled network and one environment
             assert stepper is not None
-            self._one[0] = observation
-            status = stepper.advance(self._one, who)
+            one = stepper.observations
+            if type(observation) is not np.ndarray or observation.shape != self._shape or observation.dtype.kind not in REAL:
+                observation = border.numbers("the observation", observation)
+                if observation.shape != self._shape:
+                    raise SpecError(f"the observation must have shape {list(self._shape)}, not {list(observation.shape)}")
+            one[0] = observation
+            status = stepper.advance(one, who)
             if status != SOUND:
-                self._bad_step(status, self._one)
-            self._record([0], self._one, self._one, stepper.actions, stepper.log_e, stepper.log_b)
+                self._bad_step(status, one)
+            self._record([0], one, one, stepper.actions, stepper.log_e, stepper.log_b)
             return model.actions.to_env(stepper.actions[0])
-        batch = observation if self.batched else np.asarray(observation)[None]
+        batch = self._batch(observation)
         lanes = np.flatnonzero(who).tolist()
         if stepper is None:
-            assert model.decide is not None
-            actions = model.decide(batch)
-            rows = model.actions.from_env(actions)
-            self._record(lanes, model.observations.rows(batch), batch, rows, None, None)
-            return actions if self.batched else actions[0]
+            return self._decide(batch, lanes)
         assert model.encode is not None
         encoded = model.encode(batch) if self.ros is None else self.ros.outputs(batch)
-        if len(encoded) != self.lanes:
-            raise SpecError(f"{len(encoded)} observations were given for {self.lanes} lanes")
         status = stepper.advance(encoded, who)
         if status != SOUND:
             self._bad_step(status, batch)
@@ -170,6 +171,33 @@ class Recorder:
             encoded = model.encode(batch)
         self._record(lanes, encoded, batch, stepper.actions, log_e, stepper.log_b)
         return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
+
+    def _batch(self, observation: Any) -> Any:
+        """The observation of every lane, [lanes, …]: as many as there are lanes, each of the environment's shape."""
+        if not self.batched:
+            observation = border.numbers("the observation", observation)[None]
+        shape = np.shape(observation)
+        expected = (self.lanes, *self._shape)
+        if shape != expected and (len(shape) == 0 or shape[0] != self.lanes or math.prod(shape) != math.prod(expected)):
+            given = list(shape) if self.batched else list(shape[1:])
+            wanted = list(expected) if self.batched else list(expected[1:])
+            raise SpecError(f"the observation must have shape {wanted}, not {given}")
+        return observation
+
+    def _decide(self, batch: Any, lanes: list[int]) -> Any:
+        """Ask a deterministic policy, and record what it says. Its observations must be as finite as anybody's."""
+        model = self.model
+        assert model.decide is not None
+        seen = model.observations.rows(batch)
+        for lane in lanes:
+            if not np.isfinite(seen[lane]).all():
+                self._bad_step(2 * lane + BAD_OBSERVATION, batch)
+        actions = model.decide(batch)
+        rows = model.actions.from_env(actions)
+        if rows.shape != (self.lanes, model.actions.dim) or not np.isfinite(rows).all():
+            self._bad(PolicyFault, f"the policy gives {actions!r}, which is no action of {model.actions.space}", 0)
+        self._record(lanes, seen, batch, rows, None, None)
+        return actions if self.batched else actions[0]
 
     def _record(self, lanes: list[int], encoded: Any, batch: Any, actions: Any, log_e: Any, log_b: Any) -> None:
         """Record one row for every lane given."""
@@ -210,25 +238,31 @@ class Recorder:
         if not self.batched:
             if not lanes:
                 raise SpecError("observe was called before act")
-            value = float(reward)
+            try:
+                value, over = float(reward), bool(terminated or truncated)
+            except (TypeError, ValueError) as error:
+                raise SpecError(f"observe takes a reward and two truth values of one environment: {error}") from None
             if not math.isfinite(value):
                 self._bad(EnvironmentFault, f"the environment gave reward {value}", 0)
             self.columns.arrays["rewards"][self._row, 0] = value
             length[0] += 1
             self._pending = []
-            over = bool(terminated or truncated)
             if length[0] >= limit and not over:
                 over = self._too_long(0)
             if over:
                 self._end(0, bool(terminated), next_obs, info)
             return over
-        gains = np.asarray(reward, dtype=np.float64)[lanes]
+        gains = self._of_lanes("rewards", reward)[lanes]
         if not np.isfinite(gains).all():
             at = int(np.flatnonzero(~np.isfinite(gains))[0])
             self._bad(EnvironmentFault, f"the environment gave reward {gains[at]}", lanes[at])
+        cut = np.zeros(self.lanes, dtype=bool) if truncated is False else truncated
+        ended, cut = self._of_lanes("flags `terminated`", terminated), self._of_lanes("flags `truncated`", cut)
+        for what, some in (("observations", next_obs), ("infos", info)):
+            if some is not None and len(some) != self.lanes:
+                self._bad(EnvironmentFault, f"the environment gave {len(some)} {what} for {self.lanes} lanes", 0)
         self.columns.arrays["rewards"][self._row : self._row + len(lanes), 0] = gains
         self._pending = []
-        ended, cut = np.asarray(terminated), np.asarray(truncated)
         done = np.zeros(self.lanes, dtype=bool)
         for lane in lanes:
             length[lane] += 1
@@ -237,6 +271,14 @@ class Recorder:
                 last = None if next_obs is None else next_obs[lane]
                 self._end(lane, bool(ended[lane]), last, None if info is None else info[lane])
         return done
+
+    def _of_lanes(self, what: str, x: Any) -> np.ndarray:
+        """One number for each lane."""
+        array = np.asarray(x)
+        if array.shape != (self.lanes,) or array.dtype.kind not in REAL:
+            text = f"the environment gave {what} of shape {list(array.shape)} and type {array.dtype} for {self.lanes} lanes"
+            self._bad(EnvironmentFault, text, 0)
+        return array.astype(np.float64)
 
     def _too_long(self, lane: int) -> bool:
         if self.horizon is None:
@@ -262,6 +304,8 @@ class Recorder:
             seen = np.asarray(batch, dtype=np.float64)[lane]
             if not np.isfinite(seen).all():
                 self._bad(EnvironmentFault, f"the observation is not finite ({seen})", lane)
+            if self.model.observations.n_states is not None:
+                self._bad(EnvironmentFault, f"the observation {seen} is not the number of a state", lane)
             self._bad(PolicyFault, f"the policy's output is not finite for observation {seen}", lane)
         self._bad(PolicyFault, "the policy gives the action it took probability 0", lane)
 

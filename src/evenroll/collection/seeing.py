@@ -8,6 +8,7 @@ import numpy as np
 
 from evenroll.adapters.model import Model
 from evenroll.collection.rollouts import Rollouts
+from evenroll.engine import border
 from evenroll.errors import DataError
 from evenroll.policies import External, Policy
 
@@ -15,14 +16,19 @@ from evenroll.policies import External, Policy
 def see(model: Model, data: Rollouts) -> Rollouts:
     """The data as this policy sees it: with its log π_e and, for a network that runs elsewhere, its features and outputs."""
     observations, actions = data.column("observations"), data.column("actions")
+    if observations.ndim != 2 or actions.ndim != 2:
+        raise DataError("observations and actions must be rows: [steps, numbers]")
     if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
         raise DataError(
             f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
             f"are {model.observations.size} and {model.actions.dim}"
         )
-    _check_numbers("action", actions, model.actions.choices)
+    actions = border.rows("the actions in the data", actions, model.actions.dim, DataError, data.steps)
+    border.places("the data has an action", actions, model.actions.choices, DataError)
+    observations = border.rows("the observations in the data", observations, model.observations.size, DataError, data.steps)
     if model.observations.n_states is not None:
-        _check_numbers("state", observations, (model.observations.n_states,))
+        border.places("the data has a state", observations, (model.observations.n_states,), DataError)
+    border.ends("the ends of the data", data.ends, data.steps, DataError)
     features, outputs = model.of_rows(observations)
     log_e = model.actions.distribution.log_probs(outputs, actions)
     if not np.isfinite(log_e).all():
@@ -34,12 +40,6 @@ def see(model: Model, data: Rollouts) -> Rollouts:
         ratio = np.append(0.0, np.cumsum(log_e - data.log_b))
         seen = dataclasses.replace(seen, log_weights=np.diff(ratio[np.append(0, data.ends)]))
     return seen
-
-
-def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:
-    """Raise unless the columns are whole numbers from 0 to below `counts`: compiled code uses them as places in memory."""
-    if counts and not ((rows >= 0) & (rows < counts) & (rows == np.floor(rows))).all():
-        raise DataError(f"{what} outside 0 … {max(counts) - 1} in the data")
 
 
 def handed_in(engine: Policy, data: Rollouts | None) -> Rollouts | None:

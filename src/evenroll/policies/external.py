@@ -41,6 +41,7 @@ from evenroll.policies.interface import (
     PolicyView,
     out_b,
 )
+from evenroll.text.specs import whole_number
 
 
 class External(Policy):
@@ -52,6 +53,8 @@ class External(Policy):
     """
 
     def __init__(self, features: int, *, choices: Sequence[int] = (), gaussian: int = 0) -> None:
+        features, gaussian = whole_number("features", features, 0), whole_number("gaussian", gaussian, 0)
+        choices = [whole_number("choices", n, 0) for n in choices]
         if (len(choices) == 0) == (gaussian == 0):
             raise PolicyError("a policy has discrete or real actions")
         if any(n < 2 for n in choices):
