@@ -80,6 +80,7 @@ class Balance:
         if not 0.0 <= gamma <= 1.0:
             raise SpecError(f"gamma must lie in [0, 1], not {gamma}")
         sampler.check(policy)
+        initial = None if initial is None else initial.sound()
         self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, initial
         self.number = number_type(policy.dtype)
         self.settings, self.vectors, self.memory = sampler.arrays(policy, value, gamma)
@@ -117,9 +118,9 @@ class Balance:
             policy.checked_observations(initial.column("observations"), DataError, steps).ravel(),
             policy.checked_actions(initial.column("actions"), DataError, steps).ravel(),
             border.shaped("rewards", initial.column("rewards"), (steps,), DataError),
-            border.ends("ends", border.shaped("ends", initial.ends, (n,), DataError, np.int64), steps, DataError),
+            initial.ends,
             border.shaped("returns", initial.returns, (n,), DataError),
-            np.ascontiguousarray(border.numbers("log_weights", weights, DataError), dtype=np.float64).reshape(n),
+            np.array(weights),
             policy.obs_dim,
             policy.action_dim,
         )

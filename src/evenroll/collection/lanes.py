@@ -25,6 +25,7 @@ from evenroll.policies import Policy
 from evenroll.policies.interface import policy_of
 from evenroll.samplers import Sampler
 from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
+from evenroll.text.specs import whole_number
 
 SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1  # what `Lanes.advance` reports (the latter two: plus 2·lane)
 
@@ -149,7 +150,8 @@ class Lanes:
 
     def end(self, lane: int) -> None:
         """Tell the sampler that a lane's trajectory is over."""
-        if not 0 <= lane < len(self.everyone):
+        lane = whole_number("lane", lane, 0)
+        if lane >= len(self.everyone):
             raise SpecError(f"there is no lane {lane}, only 0 … {len(self.everyone) - 1}")
         self._end(*self._ends, lane)
         self.balance.clock.episodes += 1

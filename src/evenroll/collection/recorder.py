@@ -176,7 +176,7 @@ class Recorder:
         """The observation of every lane, [lanes, …]: as many as there are lanes, each of the environment's shape."""
         if not self.batched:
             observation = border.numbers("the observation", observation)[None]
-        shape = np.shape(observation)
+        shape = observation.shape if hasattr(observation, "shape") else border.numbers("the observations", observation).shape
         expected = (self.lanes, *self._shape)
         if shape != expected and (len(shape) == 0 or shape[0] != self.lanes or math.prod(shape) != math.prod(expected)):
             given = list(shape) if self.batched else list(shape[1:])
@@ -274,10 +274,10 @@ class Recorder:
 
     def _of_lanes(self, what: str, x: Any) -> np.ndarray:
         """One number for each lane."""
-        array = np.asarray(x)
-        if array.shape != (self.lanes,) or array.dtype.kind not in REAL:
-            text = f"the environment gave {what} of shape {list(array.shape)} and type {array.dtype} for {self.lanes} lanes"
-            self._bad(EnvironmentFault, text, 0)
+        array = border.numbers(f"the environment's {what}", x, EnvironmentFault)
+        if array.shape != (self.lanes,):
+            shape = list(array.shape)
+            self._bad(EnvironmentFault, f"the environment gave {what} of shape {shape} for {self.lanes} lanes", 0)
         return array.astype(np.float64)
 
     def _too_long(self, lane: int) -> bool:

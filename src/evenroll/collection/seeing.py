@@ -15,9 +15,8 @@ from evenroll.policies import External, Policy
 
 def see(model: Model, data: Rollouts) -> Rollouts:
     """The data as this policy sees it: with its log π_e and, for a network that runs elsewhere, its features and outputs."""
+    data = data.sound()
     observations, actions = data.column("observations"), data.column("actions")
-    if observations.ndim != 2 or actions.ndim != 2:
-        raise DataError("observations and actions must be rows: [steps, numbers]")
     if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
         raise DataError(
             f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
@@ -28,7 +27,6 @@ def see(model: Model, data: Rollouts) -> Rollouts:
     observations = border.rows("the observations in the data", observations, model.observations.size, DataError, data.steps)
     if model.observations.n_states is not None:
         border.places("the data has a state", observations, (model.observations.n_states,), DataError)
-    border.ends("the ends of the data", data.ends, data.steps, DataError)
     features, outputs = model.of_rows(observations)
     log_e = model.actions.distribution.log_probs(outputs, actions)
     if not np.isfinite(log_e).all():

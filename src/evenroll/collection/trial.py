@@ -142,7 +142,7 @@ class Driver:
     ) -> None:
         horizon = min(whole_number("horizon", horizon, 1), UNLIMITED)
         self.balance = Balance(policy, sampler, seed, gamma=gamma, value=value, initial=initial)
-        self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, initial
+        self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, self.balance.initial
         self.record_steps = record_steps
         clock = self.balance.clock
         clock.horizon, clock.record, clock.watch = horizon, record_steps, not sampler.on_policy

@@ -20,6 +20,9 @@ RESET = Interface("reset", lambda n: types.void(FLOATS, FLOATS, FLOATS))
 STEP = Interface("step", lambda n: int64(FLOATS, FLOATS, FLOATS, FLOATS, FLOATS))
 
 
+LARGEST = 10_000_000  # numbers of a state or an action: 80 MB for each trial
+
+
 class EnvironmentCode(Fields, number=int64):
     """The addresses of an environment's pieces."""
 
@@ -65,6 +68,8 @@ class Environment:
             whole_number(name, getattr(self, name), 1)
         for name in ("reset_uniforms", "step_uniforms"):
             whole_number(name, getattr(self, name), 0)
+        if max(self.state_dim, self.action_dim, self.reset_uniforms, self.step_uniforms) > LARGEST:
+            raise SpecError(f"an environment's states, actions and random numbers are at most {LARGEST:,} numbers long")
         for name in ("n_actions", "n_states"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), 1)

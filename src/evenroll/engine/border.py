@@ -40,10 +40,10 @@ def shaped(what: str, x: Any, shape: tuple[int, ...], kind: Kind = SpecError, dt
     if array.shape != shape:
         raise kind(f"{what} must have shape {list(shape)}, not {list(array.shape)}")
     with np.errstate(over="ignore"):  # what is too large for the type becomes infinite, and is refused as such
-        array = np.ascontiguousarray(array, dtype=dtype)
+        array = np.require(array, dtype, ["C", "W", "E"])
     if not np.isfinite(array).all():
         raise kind(f"{what} must be finite")
-    return array.reshape(shape)  # `ascontiguousarray` makes a row of a single number
+    return array.reshape(shape)  # a single number has become a row
 
 
 def single(what: str, x: Any, length: int, kind: Kind = SpecError) -> np.ndarray:
@@ -82,7 +82,8 @@ def flags(what: str, x: Any, n: int, kind: Kind = SpecError) -> np.ndarray:
 def ends(what: str, x: Any, steps: int, kind: Kind = SpecError) -> np.ndarray:
     """The ends of trajectories that follow each other: whole numbers that grow, none beyond the number of steps."""
     array = numbers(what, x, kind)
-    whole = np.ascontiguousarray(array, dtype=np.int64)
+    with np.errstate(invalid="ignore"):
+        whole = np.require(array, np.int64, ["C", "W", "E"])
     if array.ndim != 1 or (whole != array).any() or (np.diff(whole, prepend=0) < 1).any() or (whole > steps).any():
         raise kind(f"{what} must grow from trajectory to trajectory and not exceed the {steps} steps")
     return whole

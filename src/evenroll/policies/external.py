@@ -43,6 +43,8 @@ from evenroll.policies.interface import (
 )
 from evenroll.text.specs import whole_number
 
+LARGEST = 1_000_000  # features or outputs; with so many a step takes seconds
+
 
 class External(Policy):
     """A policy known by its features and outputs. Either `choices` or `gaussian` is given.
@@ -57,6 +59,8 @@ class External(Policy):
         choices = [whole_number("choices", n, 0) for n in choices]
         if (len(choices) == 0) == (gaussian == 0):
             raise PolicyError("a policy has discrete or real actions")
+        if max(features, gaussian, *choices, 0) > LARGEST:
+            raise PolicyError(f"a policy has at most {LARGEST:,} features or outputs")
         if any(n < 2 for n in choices):
             raise PolicyError(f"every factor of a discrete action needs at least 2 values, not {list(choices)}")
         self.choices, self.features_dim = tuple(int(n) for n in choices), features
