@@ -26,7 +26,7 @@ from evenroll.files.safe_files import (
     tensor_bytes,
     write_atomically,
 )
-from evenroll.files.untrusted_arrow import RATIO, UNPACKED, pyarrow, read_parquet
+from evenroll.files.untrusted_arrow import most_unpacked, pyarrow, read_parquet
 from evenroll.text.numbers import first_line
 
 KEY = "evenroll.rollouts"
@@ -148,7 +148,7 @@ NEEDED = ("episode", "observation", "action", "reward")
 
 def _read_parquet(path: Path) -> Rollouts:
     raw = read_bytes(path, LARGEST, DataError)
-    table = read_parquet(raw, max(UNPACKED, RATIO * len(raw)), COLUMNS)
+    table = read_parquet(raw, most_unpacked(len(raw)), COLUMNS)
     metadata = table.schema.metadata or {}
     text = metadata.get(KEY.encode(), b'{"gamma": 1.0, "horizon": null}')
     spec = read_json(text, f"the metadata key {KEY}", DataError)
