@@ -127,8 +127,8 @@ def _loopback(address: str) -> tuple[str, int]:
     if not found or not ipaddress.ip_address(found).is_loopback or not 0 < number < 65536:
         raise SpecError(
             f"dask://{address} is not on this machine (dask://127.0.0.1:PORT). A scheduler can run code in this process, so "
-            f"one of another machine must prove itself: tls://{address} with certificates (docs/clusters.md). On a network on "
-            f"which you trust everybody: dask+unprotected://{address}"
+            f"one of another machine must prove itself: tls://{address} with certificates (docs/clusters.md). "
+            f"On a network on which you trust everybody: dask+unprotected://{address}"
         )
     return found, number
 
@@ -138,8 +138,8 @@ def _check_owner(host: str, port: int) -> None:
     owners = _owners(port)
     if owners is None:
         raise EvenrollError(
-            f"it cannot be found out here whose process listens at {host}:{port}: use tls://{host}:{port} with certificates, "
-            f"or, if you trust everybody on this machine, dask+unprotected://{host}:{port}"
+            f"it cannot be found out here whose process listens at {host}:{port}: use tls://{host}:{port} with "
+            f"certificates or, if you trust everybody on this machine, dask+unprotected://{host}:{port}"
         )
     if not owners:
         raise ConnectionRefusedError("nobody listens there")

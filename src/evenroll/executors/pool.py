@@ -20,7 +20,7 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
