@@ -19,7 +19,8 @@ NUMBERS = (0, 1, 2, 4, 5)  # physical types: truth values, whole numbers of 32 a
 PAGES = (5, 7, 8)  # fields of a page header: a data page, a dictionary, a data page of the second version
 DICTIONARY = 2  # the page type that holds a dictionary instead of data
 # Limits on what a file may claim.
-FOOTER, MOST_CHUNKS = 1 << 20, 10_000  # the most bytes of the file's description of itself, and the most parts of columns
+FOOTER, LEAST_FOOTER = 1 << 20, 1 << 18  # the most bytes of the file's description of itself; in a small file 256 KiB
+MOST_CHUNKS = 10_000  # the most parts of columns
 MOST_PAGES, PAGE = 20_000, 4096  # the most pages, beyond one for every so many bytes of the file
 DEEPEST = 8  # how deep structures may lie in structures
 UNPACKED, RATIO = 1 << 30, 16  # rollouts may unpack to 1 GiB, or to 16 times the size of their file if that is more
@@ -75,8 +76,9 @@ def _walk(raw: bytes, largest: int, wanted: Collection[str] | None) -> set[str]:
     length = int.from_bytes(raw[-8:-4], "little")
     if raw[:4] != b"PAR1" or raw[-4:] != b"PAR1" or length + 12 > len(raw):
         raise DataError("not a Parquet file")
-    if length > FOOTER:
-        raise DataError(f"not a Parquet file that is read (a description of more than {FOOTER >> 20} MiB)")
+    most = min(FOOTER, LEAST_FOOTER + len(raw) // 64)
+    if length > most:
+        raise DataError(f"not a Parquet file that is read (a description of more than {most >> 10} KiB)")
     about, _ = _struct(raw, len(raw) - 8 - length)
     names, total, pages, rows = set(), 0, 0, 0
     groups = about.get(4, ())

@@ -34,8 +34,7 @@ from evenroll.samplers.auto_table import learn_table, table_state, tilt_of_table
 from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, END_EPISODE, LOG_BEHAVIOR, UPDATE, SamplerView
 
-
-WIDEST = 2100  # features: K, its inverse and P take 90 MB then, and an inversion some seconds, in which Ctrl-C has to wait
+WIDEST = 1100  # features: an inversion takes 0.7 s then, in which Ctrl-C has to wait; with 2,048 it takes 8 s or more
 
 
 @dataclass(frozen=True)
