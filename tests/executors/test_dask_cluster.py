@@ -100,6 +100,12 @@ def test_a_scheduler_without_the_right_certificate_is_not_listened_to(tmp_path: 
     assert not (tmp_path / "canary").exists()
 
 
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "127.0.0.1:8786", "tls://", "ucx://127.0.0.1:8786"])
+def test_no_other_address_is_taken_for_one_without_a_proof(address: str) -> None:
+    with pytest.raises(SpecError, match="is no address of a scheduler"):
+        dask_pool(address)
+
+
 def test_certificates_must_be_given() -> None:
     with pytest.raises(SpecError, match="DASK_DISTRIBUTED__COMM__TLS__CA_FILE"):
         get_pool("tls://127.0.0.1:8786")

@@ -34,6 +34,9 @@ Parts = tuple[Callable[[], Executor], Callable[[Executor], int], tuple[type[Base
 
 def cluster(scheme: str, address: str, workers: int | None, security: Any) -> Parts:
     """What a pool of the workers of a scheduler consists of: `make`, `width` and `lost` (see `pool.Pool`)."""
+    if scheme not in SCHEMES or not address:
+        known = ", ".join(f"{name}://HOST:PORT" for name in SCHEMES)
+        raise SpecError(f"{scheme}://{address} is no address of a scheduler; known: {known}")
     try:
         from distributed import KilledWorker
         from distributed.comm.core import CommClosedError
