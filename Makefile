@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 OLDEST := tests/laws/test_theory.py tests/study/test_store.py tests/study/test_runner.py tests/study/test_blocks.py tests/study/test_leaderboard.py
 
-.PHONY: demo test seeds mutants oldest lint docs dist chaos fuzz bench clean
+.PHONY: demo test seeds mutants oldest lint docs dist chaos fuzz attack bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -68,6 +68,10 @@ bench: $(VENV)/.dev
 # 10,000 mutated files of every kind that is read (docs/files.md).
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tools.fuzz
+
+# Files and calls that ask for too much, lie or want to run code, in children that are watched (docs/files.md).
+attack: $(VENV)/.dev
+	$(BIN)/python -m tools.attack
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info demo.png

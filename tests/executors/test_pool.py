@@ -73,13 +73,44 @@ def test_a_worker_with_other_code_is_refused() -> None:
     assert parallel._elsewhere(square, parallel.fingerprint(), 2) == 4
 
 
-def test_unknown_executors_and_absent_schedulers_are_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SpecError, match="known: threads, processes, dask://HOST:PORT"):
+def test_unknown_executors_are_one_clear_line() -> None:
+    with pytest.raises(SpecError, match="known: threads, processes, dask://HOST:PORT, tls://HOST:PORT"):
         get_pool("slurm")
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(parallel, "CONNECT", 0.1)
-    with pytest.raises(EvenrollError, match=r"no dask scheduler answers at 127.0.0.1:1"):
-        in_order(square, [1], get_pool("dask://127.0.0.1:1"))
+
+
+STOPPED = """
+import os, signal, sys, threading, time
+from evenroll.executors.pool import get_pool, in_order
+from tests.executors.test_pool import _stop_oneself
+if __name__ == "__main__":
+    threading.Timer(float(sys.argv[1]), lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        in_order(_stop_oneself, [1, 2], get_pool("processes", 2))
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+def _stop_oneself(x: int) -> int:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return x
+
+
+def test_ctrl_c_ends_a_driver_whose_workers_are_stopped(tmp_path: Path) -> None:
+    """A stopped worker does not answer, so nobody may wait for it. It is killed, which needs no answer."""
+    (tmp_path / "driver.py").write_text(STOPPED)
+    after = 6.0
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    started = time.monotonic()
+    driver = subprocess.Popen(
+        [sys.executable, str(tmp_path / "driver.py"), str(after)], stdout=subprocess.PIPE, text=True, env=env
+    )
+    try:
+        said = driver.communicate(timeout=30)[0]
+    finally:
+        driver.kill()
+    assert said == "interrupted\n"
+    assert time.monotonic() - started < after + 4.0  # of which importing the package takes most
 
 
 def test_workers_end_when_their_driver_is_killed(tmp_path: Path) -> None:

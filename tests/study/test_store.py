@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evenroll.errors import EvenrollError
 from evenroll.executors.pool import get_pool
 from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, identity_key, resolve
 from evenroll.study.runner import ensure
@@ -260,3 +261,41 @@ def test_exported_rows_are_the_trials_by_their_number(kind: str, tmp_path: Path)
         value = expected[row["trial"], row["steps"], row["measure"]]
         assert row["value"] is None if np.isnan(value) else row["value"] == value
         assert (row["domain"], row["method"], row["seed"]) == ("gridworld", "os", 0)
+
+
+def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
+    """Files may be removed from `aside`, so their number is no free number."""
+    store, block = Store(tmp_path), BLOCKS[0]
+    aside = tmp_path / "aside"
+    for content in (b"first", b"second", b"third"):
+        path = store.path(block.key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        assert store.load(block) is None
+        if content == b"second":
+            (aside / f"0-{path.name}").unlink()
+    assert {p.read_bytes() for p in aside.iterdir()} == {b"second", b"third"}
+
+
+def test_no_link_leads_out_of_the_store(tmp_path: Path) -> None:
+    store, block, outside = Store(tmp_path / "store"), BLOCKS[0], tmp_path / "outside"
+    outside.mkdir()
+    store.directory.mkdir()
+    data = compute(block)
+    for name in (block.key[:2], "claims"):
+        link = store.directory / name
+        link.symlink_to(outside)
+        with pytest.raises(EvenrollError, match="is a link"):
+            store.save(block, data) if name != "claims" else store.claim(block)
+        link.unlink()
+    (store.directory / "claims").mkdir()
+    (store.directory / "claims" / block.key).symlink_to(outside / "claimed")
+    with pytest.raises(EvenrollError, match="cannot write"):
+        store.claim(block)
+    assert list(outside.iterdir()) == []
+    elsewhere = Store(outside)
+    elsewhere.save(block, data)
+    (store.directory / block.key[:2]).symlink_to(outside / block.key[:2])
+    assert store.load(block) is None
+    assert list(store.entries()) == []
+    assert elsewhere.load(block) is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,23 @@ def test_an_object_is_found_in_a_module_or_in_the_current_directory(tmp_path: Pa
     assert named("found_here:answer") == 42
     with pytest.raises(SpecError, match="broken_here cannot be imported: ZeroDivisionError"):
         named("broken_here:answer")
+
+
+def test_a_file_of_the_current_directory_shadows_no_installed_module(tmp_path: Path) -> None:
+    """Naming anything once used to put the current directory before all others, for every import that followed."""
+    (tmp_path / "mine.py").write_text("answer = 42\n")
+    for name in ("wave", "pyarrow"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'canary')!r}, 'w')\n")
+    code = (
+        "from evenroll.text.names import named; from evenroll.errors import SpecError; assert named('mine:answer') == 42\n"
+        "import wave; assert hasattr(wave, 'Wave_read')\n"
+        "try:\n    import pyarrow\nexcept ImportError: pass\n"
+        "try:\n    named('wave:answer')\nexcept SpecError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "wave.py in this directory is not used: wave is an installed module; rename the file" in run.stdout
+    assert not (tmp_path / "canary").exists()
 
 
 @pytest.mark.parametrize("text", ["no_such_module:x", "math:no_such_name"])

@@ -8,7 +8,10 @@ need code is refused, and so is a zip that would unpack to more than it should.
 from __future__ import annotations
 
 import io
+import itertools
+import mmap
 import pickletools
+import re
 import zipfile
 import zlib
 from pathlib import Path
@@ -24,8 +27,21 @@ from evenroll.text.numbers import first_line
 # Limits on what a zip may make us read.
 LARGEST = 256 << 20  # the most bytes of the zip, and of the tensors when unpacked
 JSON_LARGEST = 8 << 20  # the most bytes of `data`
+RATIO, SMALL = 16, 1 << 20  # a member may unpack to 16 times its size in the zip, or to 1 MiB if that is more
 MOST_MEMBERS = 1000  # the most members of the zip
-UNREADABLE = (zipfile.BadZipFile, KeyError, ValueError, OSError, RuntimeError, EOFError, zlib.error, IndexError)
+MEMBER = b"PK\x01\x02"  # what every entry of a zip's directory begins with
+DESCRIPTION = 1 << 20  # the most bytes of the description of the tensors
+UNREADABLE = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    KeyError,
+    ValueError,
+    OSError,
+    RuntimeError,
+    EOFError,
+    zlib.error,
+    IndexError,
+)
 # What the description of named tensors may refer to. Anything else would have to be executed.
 GLOBALS = {
     "collections OrderedDict",
@@ -33,6 +49,14 @@ GLOBALS = {
     "torch FloatStorage",
     "torch DoubleStorage",
 }
+# The operations of which torch makes the description of named tensors.
+OPERATIONS = {
+    "PROTO", "FRAME", "STOP", "MARK", "GLOBAL", "REDUCE", "BUILD", "BINPERSID", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET",
+    "LONG_BINGET", "EMPTY_DICT", "EMPTY_TUPLE", "EMPTY_LIST", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "SETITEM", "SETITEMS",
+    "APPEND", "APPENDS", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE",
+    "SHORT_BINUNICODE",
+}  # fmt: skip
+MOST_STEPS, DEEPEST = 100_000, 20  # operations of a description, and how deep it may be nested
 IN_PYTHON = (
     "load it in Python: model = stable_baselines3.PPO.load(path) or A2C.load(path), then evenroll.evaluate(env, model)"
 )
@@ -66,6 +90,8 @@ def load_sb3(path: str | Path) -> Any:
 def _load(path: Path) -> Any:
     check_file(path, LARGEST, PolicyError)
     try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+            _check_directory(raw)
         with zipfile.ZipFile(path) as archive:
             _check_members(archive)
             text, tensors = _member(archive, "data", JSON_LARGEST), _member(archive, "policy.pth", LARGEST)
@@ -77,6 +103,15 @@ def _load(path: Path) -> Any:
     if "gymnasium.spaces.box.Box" not in spaces[0] or _text(data.get("observation_space"), "dtype") == "uint8":
         raise PolicyError(f"its observations ({spaces[0] or 'unknown'}) need Stable-Baselines3's own encoding: {IN_PYTHON}")
     return _build(_activation(data), _tensors(tensors), SIZES in spaces[1])
+
+
+def _check_directory(raw: bytes | mmap.mmap) -> None:
+    """Raise if the directory of a zip may be longer than a model's. It is counted without being read.
+
+    Reading it would make an object of every entry, and a directory of empty entries packs a hundred to one.
+    """
+    if sum(1 for _ in itertools.islice(re.finditer(re.escape(MEMBER), raw), MOST_MEMBERS + 1)) > MOST_MEMBERS:
+        raise PolicyError("not a Stable-Baselines3 zip (too many members, or two of one name)")
 
 
 def _check_members(archive: zipfile.ZipFile) -> None:
@@ -95,8 +130,8 @@ def _check_members(archive: zipfile.ZipFile) -> None:
 def _member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
     """A member's bytes. No more bytes come out of it than its header says."""
     about = archive.getinfo(name)
-    if about.file_size > largest:
-        raise PolicyError(f"{name} is larger than {largest >> 20} MiB when unpacked")
+    if about.file_size > largest or about.file_size > max(RATIO * about.compress_size, SMALL):
+        raise PolicyError(f"{name} is larger than {largest >> 20} MiB, or than {RATIO} times its packed size, when unpacked")
     if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise PolicyError(f"{name} is compressed in a way that Stable-Baselines3 does not use")
     return archive.read(about)
@@ -142,11 +177,14 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
     except ImportError:
         raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install 'evenroll[torch]'") from None
     try:
+        _check_directory(data)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             _check_members(archive)
             if any(m.compress_type != zipfile.ZIP_STORED or m.file_size > len(data) for m in archive.infolist()):
                 raise PolicyError("policy.pth is compressed, which torch does not do")
             (described,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
+            if described.file_size > DESCRIPTION:
+                raise PolicyError(f"its tensors cannot be read (described in more than {DESCRIPTION >> 20} MiB)")
             _check_globals(archive.read(described))
     except UNREADABLE as error:
         raise PolicyError(f"its tensors cannot be read ({first_line(error)})") from None
@@ -160,15 +198,19 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
 
 
 def _check_globals(pickled: bytes) -> None:
-    """Raise if the description of the tensors would call anything unknown. It is found without calling it.
+    """Raise if the description of the tensors would call anything unknown, or does what torch does not do.
 
-    torch's own reader allows some more.
+    It is found out without calling anything. torch's own reader allows some more.
     """
-    for code, argument, _ in pickletools.genops(pickled):
-        if code.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "REDUCE_EX", "NEWOBJ", "NEWOBJ_EX", "OBJ"):
+    open_marks = 0
+    for steps, (code, argument, _) in enumerate(pickletools.genops(pickled)):
+        if code.name not in OPERATIONS or steps > MOST_STEPS:
             raise PolicyError("its tensors cannot be read (they are described by code)")
         if code.name == "GLOBAL" and argument not in GLOBALS:
             raise PolicyError(f"its tensors cannot be read (they refer to {argument})")
+        open_marks += 1 if code.name == "MARK" else -1 if code.name in ("TUPLE", "SETITEMS", "APPENDS") else 0
+        if open_marks > DEEPEST:
+            raise PolicyError("its tensors cannot be read (their description is nested too deeply)")
 
 
 def _build(activation: str, tensors: dict[str, np.ndarray], several: bool) -> Any:

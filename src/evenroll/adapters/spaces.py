@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from evenroll.engine import border
 from evenroll.errors import PolicyError, SpecError
 from evenroll.policies.distributions import Categorical, Distribution, Gaussian
 
@@ -238,12 +239,12 @@ class Observations:
 
             _parts(self.space, add, observations)
             return np.concatenate(parts, axis=1)
-        rows = np.asarray(observations, dtype=np.float64)
-        rows = rows.reshape(-1, self.size)
+        given = border.numbers("the observations", observations)
+        if given.ndim == 0 or given.size != len(given) * self.size:
+            raise SpecError(f"an observation has {self.size} numbers; those given have shape {list(given.shape)}")
+        rows = given.reshape(len(given), self.size).astype(np.float64)
         if self.n_states is not None:
-            rows = rows - self.start
-            if not ((rows >= 0) & (rows < self.n_states)).all():
-                raise SpecError(f"a state number outside 0 … {self.n_states - 1} was observed")
+            rows = border.places("a state number was observed", rows - self.start, (self.n_states,))
         return np.ascontiguousarray(rows)
 
     def shaped(self, rows: np.ndarray) -> Any:

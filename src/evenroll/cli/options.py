@@ -64,5 +64,5 @@ WorkersOption = Annotated[
     int | None, typer.Option(help="How many; default: all cores. Results do not depend on it.", min=1, metavar="N")
 ]
 ExecutorOption = Annotated[
-    str, typer.Option(help="threads, processes or dask://HOST:PORT. Results do not depend on it.", metavar="WHERE")
+    str, typer.Option(help="threads, processes, dask://HOST:PORT or tls://HOST:PORT; same results.", metavar="WHERE")
 ]

@@ -33,7 +33,8 @@ def returns(rewards: np.ndarray, ends: np.ndarray, gamma: float) -> np.ndarray:
 
 
 def checked(data: Rollouts) -> Rollouts:
-    """The data itself, after a check of what every reader's result must satisfy."""
+    """The data in its proper types, after a check of what every reader's result must satisfy."""
+    data = data.sound()
     if not 0.0 <= data.gamma <= 1.0:
         raise DataError(f"gamma must lie in [0, 1], not {data.gamma}")
     if data.horizon is not None and (not isinstance(data.horizon, int) or data.horizon < 1):

@@ -12,9 +12,10 @@ from numba import float64, int64, void
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import Clock, Tally, sampling_types
+from evenroll.engine import border
 from evenroll.engine.pieces import compiled, number_type, pointer, shift
 from evenroll.engine.random import stream
-from evenroll.errors import SpecError
+from evenroll.errors import DataError, SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import forward, policy_of
 from evenroll.samplers.base import DEFAULT_PIECES, Sampler
@@ -79,12 +80,11 @@ class Balance:
     ) -> None:
         gamma = share("gamma", gamma)
         sampler.check(policy)
+        initial = None if initial is None else initial.sound()
         self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, initial
         self.number = number_type(policy.dtype)
-        pieces = {**DEFAULT_PIECES, **sampler.pieces()}
-        code = np.array([pieces[name].address(self.number) for name in SamplerCode.names], dtype=np.int64)
-        self.vectors, self.memory = sampler.state(policy)
-        self.arrays = (policy.arrays(), (code, sampler.settings(policy, value, gamma), self.vectors, self.memory))
+        self.settings, self.vectors, self.memory = sampler.arrays(policy, value, gamma)
+        self.arrays = self._arrays()
         self.stream = stream(*seed, 0)
         self.uniforms = np.zeros(policy.action_dim)
         self.clock_array, self.tally_array = np.zeros(Clock.count, dtype=np.int64), np.zeros(Tally.count)
@@ -93,20 +93,36 @@ class Balance:
         if initial is not None:
             self._absorb(initial)
 
+    def _arrays(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """The arrays behind the views of the policy and of the sampler, with the addresses that their pieces have here."""
+        pieces = {**DEFAULT_PIECES, **self.sampler.pieces()}
+        code = np.array([pieces[name].address(self.number) for name in SamplerCode.names], dtype=np.int64)
+        return self.policy.arrays(), (code, self.settings, self.vectors, self.memory)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The balance without addresses: in another process the same pieces lie at other addresses."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("arrays", "number")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.number = number_type(self.policy.dtype)
+        self.arrays = self._arrays()
+
     def _absorb(self, initial: Rollouts) -> None:
         if initial.unfinished:
             raise SpecError("initial data must consist of finished trajectories")
-        weights = initial.log_weights if initial.log_weights is not None else np.zeros(initial.episodes)
+        n, steps, policy = initial.episodes, initial.steps, self.policy
+        weights = initial.log_weights if initial.log_weights is not None else np.zeros(n)
         _absorb(self.number)(
             *self.arrays,
-            np.ascontiguousarray(initial.column("observations"), dtype=np.float64).ravel(),
-            np.ascontiguousarray(initial.column("actions"), dtype=np.float64).ravel(),
-            np.ascontiguousarray(initial.column("rewards")),
-            np.ascontiguousarray(initial.ends),
-            np.ascontiguousarray(initial.returns),
-            np.ascontiguousarray(weights),
-            self.policy.obs_dim,
-            self.policy.action_dim,
+            policy.checked_observations(initial.column("observations"), DataError, steps).ravel(),
+            policy.checked_actions(initial.column("actions"), DataError, steps).ravel(),
+            border.shaped("rewards", initial.column("rewards"), (steps,), DataError),
+            initial.ends,
+            border.shaped("returns", initial.returns, (n,), DataError),
+            np.array(weights),
+            policy.obs_dim,
+            policy.action_dim,
         )
 
     @property

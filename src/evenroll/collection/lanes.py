@@ -18,21 +18,26 @@ from numba import float64, int64, uint64, void
 from evenroll.collection.balance import Balance, Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import Clock, Tally, choose_and_watch, sampling_types
+from evenroll.engine import border
 from evenroll.engine.pieces import compiled, pointer, shift
 from evenroll.errors import SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import forward, policy_of
 from evenroll.samplers import Sampler
 from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
+from evenroll.text.specs import whole_number
 
 SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1  # what `Lanes.advance` reports (the latter two: plus 2·lane)
 
 
 def _advance_kernel(
     policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, stream: Any, u: Any, slots: Any,
-    trajectories: Any, active: Any, obs: Any, actions: Any, log_e: Any, log_b: Any,
+    trajectories: Any, states: int, actions: Any, log_e: Any, log_b: Any, active: Any, obs: Any,
 ) -> int:  # fmt: skip
-    """Choose an action for every lane, and learn from the active lanes. Returns SOUND, or 2·lane + what is wrong."""
+    """Choose an action for every lane, and learn from the active lanes. Returns SOUND, or 2·lane + what is wrong.
+
+    A state of a table (`states` is not 0) is a place in memory, so it is looked at in every lane.
+    """
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     clock, tally = Clock(clock_array), Tally(tally_array)
     choose, log_behavior, update = choosing(policy, sampler), weighing(policy, sampler), updating(policy, sampler)
@@ -42,6 +47,8 @@ def _advance_kernel(
             for i in range(n_obs):
                 if not math.isfinite(obs[e, i]):
                     return 2 * e + BAD_OBSERVATION
+        if states > 0 and not (obs[e, 0] >= 0.0 and obs[e, 0] < states and obs[e, 0] == math.floor(obs[e, 0])):
+            return 2 * e + BAD_OBSERVATION
     for e in range(lanes):
         for i in range(n_slots):
             sampler.memory[slots[i]] = trajectories[e, i]
@@ -93,7 +100,7 @@ def _replay_kernel(
 @functools.cache
 def _advance(number: Any) -> Any:
     floats, ints, table = float64[::1], int64[::1], float64[:, ::1]
-    loop = (ints, floats, uint64[::1], floats, ints, table, ints, table, table, floats, floats)
+    loop = (ints, floats, uint64[::1], floats, ints, table, int64, table, floats, floats, ints, table)
     return compiled(_advance_kernel, int64(*sampling_types(number), *loop))
 
 
@@ -131,21 +138,48 @@ class Lanes:
         self.trajectories = np.tile(balance.memory[self.slots], (lanes, 1))
         self.actions = np.zeros((lanes, policy.action_dim))
         self.log_e, self.log_b = np.zeros(lanes), np.zeros(lanes)
+        self.observations, self.everyone = np.zeros((lanes, policy.obs_dim)), np.ones(lanes, dtype=np.int64)
+        self._new = functools.partial(Balance, policy, sampler, seed, gamma=gamma, initial=initial)
+        self._join()
+
+    def _join(self) -> None:
+        """Gather what the compiled calls take."""
+        balance = self.balance
         self._advance, self._end = _advance(balance.number), _end(balance.number)
         self._ends = (*balance.arrays, self.slots, self.trajectories)
         self._start = (
             *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self.slots,
-            self.trajectories,
+            self.trajectories, balance.policy.n_states or 0, self.actions, self.log_e, self.log_b,
         )  # fmt: skip
-        self._results = (self.actions, self.log_e, self.log_b)
-        self._new = functools.partial(Balance, policy, sampler, seed, gamma=gamma, initial=initial)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The lanes without what holds addresses, which mean nothing in another process."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_advance", "_end", "_ends", "_start")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._join()
 
     def advance(self, encoded: np.ndarray, active: np.ndarray) -> int:
-        """Act on encoded observations [lanes, obs_dim], float64. The sampler learns from the active lanes only."""
-        return int(self._advance(*self._start, active, encoded, *self._results))
+        """Act on encoded observations [lanes, obs_dim]. The sampler learns from the active lanes [lanes] only.
+
+        `observations` and `everyone` are arrays of the right shape and type, which the caller may fill and hand in: they
+        alone are not looked at again. Anything else is copied, so that nothing can change between check and use.
+        """
+        if encoded is not self.observations:
+            given = border.numbers("observations", encoded)
+            if given.shape != self.observations.shape:
+                raise SpecError(f"observations must have shape {list(self.observations.shape)}, not {list(given.shape)}")
+            self.observations[...] = given
+        if active is not self.everyone:
+            active = border.flags("active", active, len(self.everyone))
+        return int(self._advance(*self._start, active, self.observations))
 
     def end(self, lane: int) -> None:
         """Tell the sampler that a lane's trajectory is over."""
+        lane = whole_number("lane", lane, 0)
+        if lane >= len(self.everyone):
+            raise SpecError(f"there is no lane {lane}, only 0 … {len(self.everyone) - 1}")
         self._end(*self._ends, lane)
         self.balance.clock.episodes += 1
 

@@ -15,7 +15,7 @@ from evenroll.collection.assembling import assemble, unlisted
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError, EvenrollError, SpecError
 from evenroll.files.safe_files import new_directory, read_bytes, read_json
-from evenroll.files.untrusted_arrow import RATIO, UNPACKED, read_arrow, read_parquet
+from evenroll.files.untrusted_arrow import most_unpacked, read_arrow, read_parquet
 from evenroll.text.numbers import first_line
 
 # Limits on what a dataset may make us read.
@@ -162,7 +162,7 @@ def _episode(directory: Path, kind: str) -> dict[str, np.ndarray]:
         raise DataError(f"episode {directory.name} is in {len(parts)} files, not one")
     raw = read_bytes(parts[0], LARGEST, DataError)
     names = ("observations", "actions", "rewards", "terminations", "truncations")
-    table = read_parquet(raw, max(UNPACKED, RATIO * len(raw)), (*names, "infos")) if kind == "parquet" else read_arrow(raw)
+    table = read_parquet(raw, most_unpacked(len(raw)), (*names, "infos")) if kind == "parquet" else read_arrow(raw)
     try:
         columns = {name: unlisted(table.column(name)) for name in names}
         if "infos" in table.column_names:

@@ -19,8 +19,10 @@ from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.columns import Columns
 from evenroll.collection.given_data import as_rollouts
 from evenroll.collection.lanes import BAD_OBSERVATION, SOUND, Lanes
+from evenroll.collection.recorded import HALF_ACT, HALF_OBSERVE, TWICE, assembled, batch_of, of_lane
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import handed_in, see
+from evenroll.engine import border
 from evenroll.errors import EnvironmentFault, PolicyFault, SpecError
 from evenroll.policies import MLP, External
 from evenroll.samplers import ROS, OnPolicy
@@ -33,13 +35,8 @@ if TYPE_CHECKING:
 KEPT = 4096  # observations of up to this many bytes are kept unless the caller says otherwise: 400 MB of 100,000 steps
 SMALL = 256  # observations of up to this many numbers are kept in double precision whatever their type is
 LONGEST_EPISODE = 1_000_000  # steps after which an episode of somebody's own loop is thought never to end
-TWICE = (
-    "act was called twice without observe in between: tell what came of the last action with observe(…), or, if that is "
-    "not known (an interrupt?), call abandon(), which drops the open episode, and begin a new one"
-)
-HALF_ACT = "act was interrupted: call go_on() and act(…) again; or abandon(), which drops the open episode, and begin anew"
-HALF_OBSERVE = "observe was interrupted: call abandon(), which drops the open episode, and begin a new one"
 CHUNK = 1024  # observations that go through a network at once
+REAL = border.REAL
 SUCCESS = ("is_success", "success")  # names under which environments report a success in `info`
 
 
@@ -127,8 +124,8 @@ class Recorder:
         self._blocked = ""  # why neither act nor observe may be called now: an interrupt, or an open episode after resume
         self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: the environment did not say)
         self._last: dict[int, np.ndarray] = {}  # the observation after an episode's last step, where given
-        self._everyone = np.ones(lanes, dtype=np.int64)
-        self._one = np.zeros((1, observations.size))
+        self._everyone = np.ones(lanes, dtype=np.int64) if self.stepper is None else self.stepper.everyone
+        self._shape = observations.shape
         self._flat = not self.batched and isinstance(engine, MLP) and len(observations.shape) == 1
 
     def _ros_learns(self, observations: np.ndarray, actions: np.ndarray) -> None:
@@ -173,35 +170,34 @@ class Recorder:
         if start and max(self._episode) >= 0:
             raise SpecError("the last episode has not ended: end it with observe(…, truncated=True), or call abandon()")
         model, stepper = self.model, self.stepper
-        who = self._everyone if active is None else np.asarray(active, dtype=np.int64)
-        if self._flat:  # the fast way, for a compiled network and one environment
+        who = self._everyone if active is None else border.flags("active", active, self.lanes)
+        if self._flat and active is None:  # the fast way, for a compiled network and one environment
             assert stepper is not None
-            self._one[0] = observation
+            one = stepper.observations
+            if type(observation) is not np.ndarray or observation.shape != self._shape or observation.dtype.kind not in REAL:
+                observation = border.numbers("the observation", observation)
+                if observation.shape != self._shape:
+                    raise SpecError(f"the observation must have shape {list(self._shape)}, not {list(observation.shape)}")
+            one[0] = observation
             self._blocked = HALF_ACT  # until the step is recorded
-            status = stepper.advance(self._one, who)
+            status = stepper.advance(one, who)
             if status != SOUND:
-                self._bad_step(status, self._one)
-            self._record([0], self._one, self._one, stepper.actions, stepper.log_e, stepper.log_b)
+                self._bad_step(status, one)
+            self._record([0], one, one, stepper.actions, stepper.log_e, stepper.log_b)
             return model.actions.to_env(stepper.actions[0])
         if model.masked:
             observation = joined(model.observations, observation, masks, self.lanes)
             observation[MASK] = observation[MASK] if self.batched else observation[MASK][0]
-        batch = observation if self.batched else model.observations.batch(observation)
+        batch = batch_of(model.observations, observation, self.lanes, self.batched)
         lanes = np.flatnonzero(who).tolist()
         if model.begin is not None:
             for lane in lanes:
                 if self._episode[lane] < 0:
                     model.begin(lane, self.lanes)
         if stepper is None:
-            assert model.decide is not None
-            actions = model.decide(batch)
-            rows = model.actions.from_env(actions)
-            self._record(lanes, model.observations.rows(batch), batch, rows, None, None)
-            return actions if self.batched else actions[0]
+            return self._decide(batch, lanes)
         assert model.encode is not None
         encoded = model.encode(batch) if self.ros is None else self.ros.outputs(batch)
-        if len(encoded) != self.lanes:
-            raise SpecError(f"{len(encoded)} observations were given for {self.lanes} lanes")
         self._blocked = HALF_ACT
         status = stepper.advance(encoded, who)
         if status != SOUND:
@@ -213,6 +209,21 @@ class Recorder:
             encoded = model.encode(batch)
         self._record(lanes, encoded, batch, stepper.actions, log_e, stepper.log_b)
         return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
+
+    def _decide(self, batch: Any, lanes: list[int]) -> Any:
+        """Ask a deterministic policy, and record what it says. Its observations must be as finite as anybody's."""
+        model = self.model
+        assert model.decide is not None
+        seen = model.observations.rows(batch)
+        for lane in lanes:
+            if not np.isfinite(seen[lane]).all():
+                self._bad_step(2 * lane + BAD_OBSERVATION, batch)
+        actions = model.decide(batch)
+        rows = model.actions.from_env(actions)
+        if rows.shape != (self.lanes, model.actions.dim) or not np.isfinite(rows).all():
+            self._bad(PolicyFault, f"the policy gives {actions!r}, which is no action of {model.actions.space}", 0)
+        self._record(lanes, seen, batch, rows, None, None)
+        return actions if self.batched else actions[0]
 
     def _record(self, lanes: list[int], encoded: Any, batch: Any, actions: Any, log_e: Any, log_b: Any) -> None:
         """Record one row for every lane given."""
@@ -257,44 +268,51 @@ class Recorder:
         if not self.batched:
             if not lanes:
                 raise SpecError("observe was called before act")
-            value = float(reward)
+            try:
+                value, over = float(reward), bool(terminated or truncated)
+            except (TypeError, ValueError) as error:
+                raise SpecError(f"observe takes a reward and two truth values of one environment: {error}") from None
             if not math.isfinite(value):
                 self._bad(EnvironmentFault, f"the environment gave reward {value}", 0)
             self._blocked = HALF_OBSERVE  # until all of it is recorded
             self.columns.arrays["rewards"][self._row, 0] = value
             length[0] += 1
             self._complete, self._pending = self._row + 1, []
-            over = bool(terminated or truncated)
             if length[0] >= limit and not over:
                 over = self._too_long(0)
             if over:
                 self._end(0, bool(terminated), next_obs, info)
             self._blocked = ""
             return over
-        gains = np.asarray(reward, dtype=np.float64)[lanes]
+        gains = self._of_lanes("rewards", reward)[lanes]
         if not np.isfinite(gains).all():
             at = int(np.flatnonzero(~np.isfinite(gains))[0])
             self._bad(EnvironmentFault, f"the environment gave reward {gains[at]}", lanes[at])
+        cut = np.zeros(self.lanes, dtype=bool) if truncated is False else truncated
+        ended, cut = self._of_lanes("flags `terminated`", terminated), self._of_lanes("flags `truncated`", cut)
+        for what, some in (("observations", next_obs), ("infos", info)):
+            if some is not None and not isinstance(some, dict | tuple) and len(some) != self.lanes:
+                self._bad(EnvironmentFault, f"the environment gave {len(some)} {what} for {self.lanes} lanes", 0)
         self._blocked = HALF_OBSERVE
         self.columns.arrays["rewards"][self._row : self._row + len(lanes), 0] = gains
         self._complete, self._pending = self._row + len(lanes), []
-        ended, cut = np.asarray(terminated), np.asarray(truncated)
         done = np.zeros(self.lanes, dtype=bool)
         for lane in lanes:
             length[lane] += 1
             if ended[lane] or cut[lane] or (length[lane] >= limit and self._too_long(lane)):
                 done[lane] = True
-                last = None if next_obs is None else self._of_lane(next_obs, lane)
+                last = None if next_obs is None else of_lane(self.model, next_obs, lane)
                 self._end(lane, bool(ended[lane]), last, None if info is None else info[lane])
         self._blocked = ""
         return done
 
-    def _of_lane(self, batch: Any, lane: int) -> Any:
-        """A lane's own observation. A batch is a list where only some lanes have one."""
-        listed = isinstance(batch, list) or (isinstance(batch, np.ndarray) and batch.dtype == object)
-        if listed or self.model.masked:  # a masked policy observes more than the environment gives
-            return {k: x[lane] for k, x in batch.items()} if isinstance(batch, dict) else batch[lane]
-        return self.model.observations.take(batch, lane)
+    def _of_lanes(self, what: str, x: Any) -> np.ndarray:
+        """One number for each lane."""
+        array = border.numbers(f"the environment's {what}", x, EnvironmentFault)
+        if array.shape != (self.lanes,):
+            shape = list(array.shape)
+            self._bad(EnvironmentFault, f"the environment gave {what} of shape {shape} for {self.lanes} lanes", 0)
+        return array.astype(np.float64)
 
     def _too_long(self, lane: int) -> bool:
         if self.horizon is None:
@@ -328,6 +346,8 @@ class Recorder:
             seen = self.model.observations.rows(batch)[lane]
             if not np.isfinite(seen).all():
                 self._bad(EnvironmentFault, f"the observation is not finite ({seen})", lane)
+            if self.model.observations.n_states is not None:
+                self._bad(EnvironmentFault, f"the observation {seen} is not the number of a state", lane)
             self._bad(PolicyFault, f"the policy's output is not finite for observation {seen}", lane)
         self._bad(PolicyFault, "the policy gives the action it took probability 0", lane)
 
@@ -344,48 +364,12 @@ class Recorder:
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
         """All finished trajectories in the order of their ends. With one lane the unfinished trajectory comes last."""
-        c = self.columns
-        n = len(self._ended)
-        rank = np.full(self._begun + 1, -1, dtype=np.int64)
-        rank[[e for e, _, _ in self._ended]] = np.arange(n)
-        if unfinished and self.lanes == 1 and self._episode[0] >= 0:
-            rank[self._episode[0]] = n
-        ranks = rank[c["episode"][: self._complete, 0]]  # later rows have no rewards yet
-        rows = np.flatnonzero(ranks >= 0)
-        rows = rows[np.argsort(ranks[rows], kind="stable")]
-        lengths = np.bincount(ranks[rows], minlength=n + 1)
-        ends = np.cumsum(lengths[:n])
-        start = np.repeat(np.cumsum(lengths) - lengths, lengths)
-        rewards = c["rewards"][rows, 0]
-        t = np.arange(len(rows)) - start
-        returns = np.bincount(ranks[rows], self.gamma ** t.astype(np.float64) * rewards, minlength=n + 1)[:n]
-        log_e, log_b = c["log_e"][rows, 0], c["log_b"][rows, 0]
-        success = np.array([flag for _, _, flag in self._ended])
-        features = outputs = None
-        if "encoded" in c.arrays:
-            engine = self.model.engine
-            assert isinstance(engine, External)
-            encoded = c["encoded"][rows]
-            width = engine.features_dim
-            features = np.append(encoded[:, :width], np.ones((len(rows), 1), dtype=np.float32), axis=1)
-            outputs = encoded[:, width:]
-        data = Rollouts(
-            self.gamma,
-            len(rows),
-            returns,
-            ends,
-            np.array([terminated for _, terminated, _ in self._ended], dtype=bool),
-            np.bincount(ranks[rows], log_e - log_b, minlength=n + 1)[:n],
-            c["observations"][rows] if "observations" in c.arrays else None,
-            c["actions"][rows],
-            rewards,
-            log_e,
-            log_b,
-            horizon=self.horizon,
-            features=features,
-            outputs=outputs,
-            success=success if np.isfinite(success).all() and n else None,
-        )
+        going = self._episode[0] if unfinished and self.lanes == 1 else -1
+        width = self.model.engine.features_dim if isinstance(self.model.engine, External) else 0
+        data = assembled(
+            self.columns, self._complete, self._begun, self._ended, going, gamma=self.gamma, horizon=self.horizon,
+            width=width,
+        )  # fmt: skip
         if self.initial is not None:
             data = data.after(self.initial)
         return dataclasses.replace(data, starts=self.starts)

@@ -29,7 +29,7 @@ from evenroll.files.safe_files import (
     try_place,
     write_atomically,
 )
-from evenroll.files.untrusted_arrow import RATIO, UNPACKED, pyarrow, read_parquet
+from evenroll.files.untrusted_arrow import most_unpacked, pyarrow, read_parquet
 from evenroll.text.numbers import first_line
 from evenroll.text.specs import whole_number
 
@@ -168,7 +168,7 @@ def _listed(pa: Any, column: np.ndarray) -> Any:
 
 def _read_parquet(path: Path) -> Rollouts:
     raw = read_bytes(path, LARGEST, DataError)
-    table = read_parquet(raw, max(UNPACKED, RATIO * len(raw)), COLUMNS)
+    table = read_parquet(raw, most_unpacked(len(raw)), COLUMNS)
     metadata = table.schema.metadata or {}
     text = metadata.get(KEY.encode(), b'{"gamma": 1.0, "horizon": null}')
     spec = read_json(text, f"the metadata key {KEY}", DataError)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.errors import DataError
+from evenroll.engine import border
+from evenroll.errors import DataError, SpecError
+from evenroll.text.specs import whole_number
 
 STEP_COLUMNS = ("observations", "actions", "rewards", "log_e", "log_b", "features", "outputs")
 
@@ -82,6 +84,35 @@ class Rollouts:
     def unfinished(self) -> int:
         """How many trajectories have begun and not ended: 0 or 1."""
         return int(self.steps > (self.ends[-1] if self.episodes else 0))
+
+    def sound(self) -> Rollouts:
+        """The same data in the types and shapes that all that comes after relies on, or a `DataError`.
+
+        Whoever takes data from outside begins with this. Rewards may be of any precision, or whole numbers.
+        """
+        try:
+            steps = whole_number("the number of steps", self.steps, 0)
+        except SpecError as error:
+            raise DataError(str(error)) from None
+        ends = border.ends("the ends of the data", self.ends, steps, DataError)
+        columns: dict[str, Any] = {"steps": steps, "ends": ends}
+        for name in ("returns", "log_weights", "success", "rewards", "log_e", "log_b"):
+            value = getattr(self, name)
+            if value is not None or name == "returns":
+                rows = steps if name in STEP_COLUMNS else len(ends)
+                array = border.numbers(name, value, DataError)
+                if array.shape != (rows,):
+                    raise DataError(f"{name} has shape {list(array.shape)}, which does not fit {rows} rows")
+                columns[name] = np.require(array, np.float64, ["C", "E"])
+        columns["terminated"] = border.flags("terminated", self.terminated, len(ends), DataError).astype(bool)
+        for name in ("observations", "actions", "features", "outputs"):
+            value = getattr(self, name)
+            if value is not None:
+                columns[name] = border.numbers(name, value, DataError).view(np.ndarray)
+                if columns[name].ndim != 2 or len(columns[name]) != steps:
+                    shape = list(columns[name].shape)
+                    raise DataError(f"{name} has shape {shape}, which does not fit {steps} rows of numbers")
+        return dataclasses.replace(self, **columns)
 
     def prefix(self, new_steps: int) -> Rollouts:
         """All initial data and the first `new_steps` steps after it."""

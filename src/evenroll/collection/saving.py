@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from evenroll.collection.abandoning import AbandoningRecorder
+from evenroll.engine import border
 from evenroll.errors import DataError, SpecError
 from evenroll.files.safe_files import read_tensors, tensor_bytes, write_atomically
 from evenroll.policies import External, policy_digest
@@ -15,6 +16,7 @@ from evenroll.text.numbers import first_line
 
 KEY = "evenroll.collector"
 LARGEST = 4 << 30  # the most bytes of a saved recorder
+SAME_NETWORK = 1e-5  # how far, relative to their size, a network's outputs may differ on another machine or thread count
 
 
 RESUMED = (
@@ -38,7 +40,8 @@ class SavedRecorder(AbandoningRecorder):
         if self.ros is not None:
             arrays |= {"ros.S": self.ros.S.numpy(), "ros.k": np.array([self.ros.k])}
         arrays["ended"] = np.array(self._ended, dtype=np.float64).reshape(-1, 3)
-        arrays |= {f"last.{episode}": np.atleast_1d(x) for episode, x in self._last.items()}
+        arrays |= _stacked(self._last)
+        arrays["probe"] = self._probe()
         spec = {
             "row": self._row, "begun": self._begun, "episode": self._episode, "length": self._length,
             "pending": self._pending, **self._identity(),
@@ -55,12 +58,25 @@ class SavedRecorder(AbandoningRecorder):
             "initial": 0 if self.initial is None else self.initial.steps,
         }  # fmt: skip
 
+    def _probe(self) -> np.ndarray:
+        """What the policy says to some observations: by this a network is known that the engine does not see into."""
+        model = self.model
+        if model.engine is not None and not isinstance(model.engine, External):
+            return np.zeros(0)
+        asked = model.observations.probes()
+        answers = model.encode(asked) if model.engine is not None and model.encode is not None else None
+        if answers is None and model.decide is not None:
+            answers = model.actions.from_env(model.decide(asked))
+        return np.zeros(0) if answers is None else np.array(answers, dtype=np.float64)
+
     def resume(self, path: str | Path) -> Self:
         """Continue where `save` left off. This recorder must be new, and made with the same policy and settings.
 
         If an episode was open (`open_episodes`), nothing is recorded before `go_on()` or `abandon()` says what became of it.
         """
         name = Path(path).name or str(path)  # "." has no name
+        if self._begun:
+            raise SpecError(f"resume is for a new collector: this one has begun {self._begun} episodes, which would be lost")
         try:
             self._take(*read_tensors(Path(path), KEY, LARGEST, DataError))
         except DataError as error:
@@ -91,7 +107,8 @@ class SavedRecorder(AbandoningRecorder):
             or len(lanes) != self.lanes
             or len(set(over + going)) != len(over) + len(going)
             or not all(0 <= e < begun for e in over + going)
-            or not all(n >= 0 for _, n in lanes)
+            or not all(0 <= n <= rows for _, n in lanes)
+            or not 0 <= begun <= rows
             or not 0 <= row <= rows
             or pending != sorted(set(pending) & set(range(self.lanes)))
             or (pending and row + len(pending) != rows)
@@ -108,11 +125,19 @@ class SavedRecorder(AbandoningRecorder):
         kept = {name: found(f"columns.{name}", (n, width), dtype) for name, (n, width, dtype) in columns.items()}
         if rows and not ((kept["episode"] >= 0) & (kept["episode"] < begun)).all():
             raise DataError("columns.episode does not fit")
+        self._check_columns(kept)
         stepper = {} if self.stepper is None else self.stepper.state()
         saved_stepper = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
         memory = {} if self.model.memory is None else self.model.memory.state(self.lanes)
         saved_memory = {name: found(f"memory.{name}", x.shape, x.dtype) for name, x in memory.items()}
-        last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.")}
+        if self.stepper is not None:
+            self.sampler.check_memory(self.stepper.balance.policy, saved_stepper["memory"])
+            if (saved_stepper["clock"] < 0).any():
+                raise DataError("stepper.clock does not fit")
+        probe, now = arrays.get("probe", np.zeros(0)), self._probe()
+        if probe.size and (probe.shape != now.shape or not _alike(probe, now)):
+            raise DataError("it was saved with another policy: this one answers otherwise to the same observations")
+        last = _unstacked(arrays, begun)
         if self.ros is not None:
             import torch
 
@@ -131,3 +156,42 @@ class SavedRecorder(AbandoningRecorder):
         self._episode, self._length, self._pending = [e for e, _ in lanes], [n for _, n in lanes], pending
         self._ended, self._last, self._row, self._begun = ended, last, row, begun
         self._complete = row if pending else rows
+
+    def _check_columns(self, kept: dict[str, np.ndarray]) -> None:
+        """Raise unless the states and actions that were saved are those of the policy: compiled code will use them."""
+        model, policy, states = self.model, self.model.engine, self.model.observations.n_states
+        border.places("columns.actions has an action", kept["actions"], model.actions.choices, DataError)
+        if "observations" in kept and states is not None:
+            border.places("columns.observations has a state", kept["observations"], (states,), DataError)
+        if "encoded" in kept and policy is not None:
+            policy.checked_observations(kept["encoded"], DataError)
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.allclose(a, b, rtol=SAME_NETWORK, atol=SAME_NETWORK))
+
+
+def _stacked(last: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
+    """Last observations by episode as two arrays for all that have the same shape and type, which mostly is all of them."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for episode, x in last.items():
+        groups.setdefault((x.shape, x.dtype.str), []).append(episode)
+    arrays = {}
+    for i, episodes in enumerate(groups.values()):
+        arrays[f"last.{i}.episodes"] = np.array(episodes, dtype=np.int64)
+        arrays[f"last.{i}.values"] = np.stack([np.atleast_1d(last[e]) for e in episodes])
+    return arrays
+
+
+def _unstacked(arrays: dict[str, np.ndarray], begun: int) -> dict[int, np.ndarray]:
+    """The last observations of `_stacked`, or of earlier versions, which wrote an array for each."""
+    last = {int(name[5:]): x for name, x in arrays.items() if name.startswith("last.") and name[5:].isdigit()}
+    for name, episodes in arrays.items():
+        if name.startswith("last.") and name.endswith(".episodes"):
+            values = arrays[name.removesuffix("episodes") + "values"]
+            if episodes.ndim != 1 or episodes.dtype != np.int64 or len(values) != len(episodes):
+                raise DataError(f"{name} does not fit")
+            last |= dict(zip(episodes.tolist(), values, strict=True))
+    if not all(0 <= episode < begun for episode in last):
+        raise DataError("an observation belongs to no episode")
+    return last

@@ -8,6 +8,7 @@ import numpy as np
 
 from evenroll.adapters.model import Model
 from evenroll.collection.rollouts import Rollouts
+from evenroll.engine import border
 from evenroll.errors import DataError
 from evenroll.policies import External, Policy
 
@@ -17,15 +18,18 @@ CHUNK = 1024  # observations that go to a policy at once
 
 def see(model: Model, data: Rollouts) -> Rollouts:
     """The data as this policy sees it: with its log π_e and, for a network that runs elsewhere, its features and outputs."""
+    data = data.sound()
     observations, actions = data.column("observations"), data.column("actions")
     if observations.shape[1] != model.observations.size or actions.shape[1] != model.actions.dim:
         raise DataError(
             f"the data has observations of {observations.shape[1]} numbers and {actions.shape[1]}-d actions, the policy's "
             f"are {model.observations.size} and {model.actions.dim}"
         )
-    _check_numbers("action", actions, model.actions.choices)
+    actions = border.rows("the actions in the data", actions, model.actions.dim, DataError, data.steps)
+    border.places("the data has an action", actions, model.actions.choices, DataError)
+    observations = border.rows("the observations in the data", observations, model.observations.size, DataError, data.steps)
     if model.observations.n_states is not None:
-        _check_numbers("state", observations, (model.observations.n_states,))
+        border.places("the data has a state", observations, (model.observations.n_states,), DataError)
     if model.engine is None:
         return _of_deterministic(model, data, observations, actions)
     features, outputs = model.of_rows(observations, data.all_lengths)
@@ -68,9 +72,10 @@ def _before_squash(model: Model, data: Rollouts, outputs: np.ndarray) -> np.ndar
 def _of_deterministic(model: Model, data: Rollouts, observations: np.ndarray, actions: np.ndarray) -> Rollouts:
     """The data itself, if a deterministic policy would have taken just these actions."""
     assert model.decide is not None
-    space = model.observations
-    shaped = (observations + space.start).reshape(len(observations), *space.shape).astype(space.dtype)
-    parts = [model.actions.from_env(model.decide(shaped[i : i + CHUNK])) for i in range(0, len(shaped), CHUNK)]
+    if model.draws or model.begin is not None:
+        raise DataError("the policy draws its own actions or remembers, so it cannot be told whether the data is its own")
+    shaped = [model.observations.shaped(observations[i : i + CHUNK]) for i in range(0, len(observations), CHUNK)]
+    parts = [model.actions.from_env(model.decide(batch)) for batch in shaped]
     off = ~np.isclose(np.concatenate([np.zeros((0, actions.shape[1])), *parts]), actions, rtol=1e-4, atol=1e-5).all(axis=1)
     if off.any():
         raise DataError(
@@ -78,12 +83,6 @@ def _of_deterministic(model: Model, data: Rollouts, observations: np.ndarray, ac
             "data of other actions says nothing about it"
         )
     return dataclasses.replace(data, log_e=np.zeros(len(actions)))
-
-
-def _check_numbers(what: str, rows: np.ndarray, counts: tuple[int, ...]) -> None:
-    """Raise unless the columns are whole numbers from 0 to below `counts`: compiled code uses them as places in memory."""
-    if counts and not ((rows >= 0) & (rows < counts) & (rows == np.floor(rows))).all():
-        raise DataError(f"{what} outside 0 … {max(counts) - 1} in the data")
 
 
 def handed_in(engine: Policy, data: Rollouts | None) -> Rollouts | None:

@@ -21,6 +21,7 @@ from evenroll.policies import Policy
 from evenroll.policies.interface import policy_of
 from evenroll.samplers import Sampler
 from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
+from evenroll.text.specs import whole_number
 
 RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2  # why a compiled call has returned
 ROOM, MOST_ROOM = 1 << 14, 1 << 20  # how many records fit into the first compiled call, and into any: the room doubles
@@ -142,8 +143,9 @@ class Driver:
         record_weights: bool = False,
         record_steps: bool = False,
     ) -> None:
+        horizon = min(whole_number("horizon", horizon, 1), UNLIMITED)
         self.balance = Balance(policy, sampler, seed, gamma=gamma, value=value, initial=initial)
-        self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, initial
+        self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, self.balance.initial
         self.record_steps = record_steps
         clock = self.balance.clock
         clock.horizon, clock.record, clock.watch = horizon, record_steps, not sampler.on_policy
@@ -172,10 +174,12 @@ class Driver:
         if (steps is None) == (episodes is None):
             raise SpecError("give either steps or episodes")
         clock = self.balance.clock
-        clock.max_steps = UNLIMITED if steps is None else steps
-        clock.max_episodes = UNLIMITED if episodes is None else episodes
+        clock.max_steps = UNLIMITED if steps is None else min(whole_number("steps", steps, 0), UNLIMITED)
+        clock.max_episodes = UNLIMITED if episodes is None else min(whole_number("episodes", episodes, 0), UNLIMITED)
         if self._env_state is None:
             self._env_state = np.zeros(env.state_dim)
+        if len(self._env_state) != env.state_dim:
+            raise SpecError(f"the trial began with a state of {len(self._env_state)} numbers, this one has {env.state_dim}")
         env_u = np.zeros(max(1, env.reset_uniforms, env.step_uniforms))
         environment = (
             env.code(self.balance.number), env.params, self._env_state, env_u, env.sizes(), self._env_stream, self._reward,

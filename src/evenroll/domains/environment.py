@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 from numba import int64, types
 
+from evenroll.engine import border
 from evenroll.engine.pieces import FLOATS, Interface, Piece
 from evenroll.engine.views import Fields
-from evenroll.errors import PolicyError
+from evenroll.errors import PolicyError, SpecError
 from evenroll.policies import Policy
+from evenroll.text.specs import whole_number
 
 # reset(params, state, u); step(params, state, action, u, reward) → 1 if the trajectory has ended, else 0
 RESET = Interface("reset", lambda n: types.void(FLOATS, FLOATS, FLOATS))
 STEP = Interface("step", lambda n: int64(FLOATS, FLOATS, FLOATS, FLOATS, FLOATS))
+
+
+LARGEST = 10_000_000  # numbers of a state or an action: 80 MB for each trial
 
 
 class EnvironmentCode(Fields, number=int64):
@@ -52,6 +57,26 @@ class Environment:
     reset_uniforms: int
     step_uniforms: int
     n_states: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check what compiled code relies on: the pieces' interfaces, and sizes that fit together."""
+        for name, interface in (("reset", RESET), ("step", STEP)):
+            piece = getattr(self, name)
+            if not isinstance(piece, Piece) or piece.interface is not interface:
+                raise SpecError(f"{name} must be a function with the decorator @piece({name.upper()})")
+        for name in ("state_dim", "obs_dim", "action_dim"):
+            whole_number(name, getattr(self, name), 1)
+        for name in ("reset_uniforms", "step_uniforms"):
+            whole_number(name, getattr(self, name), 0)
+        if max(self.state_dim, self.action_dim, self.reset_uniforms, self.step_uniforms) > LARGEST:
+            raise SpecError(f"an environment's states, actions and random numbers are at most {LARGEST:,} numbers long")
+        for name in ("n_actions", "n_states"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1)
+        if self.obs_dim > self.state_dim or (self.n_states is not None and self.obs_dim != 1):
+            raise SpecError(f"an observation of {self.obs_dim} numbers is not the head of a state of {self.state_dim}")
+        params = np.ascontiguousarray(border.numbers("params", self.params), dtype=np.float64).ravel()
+        object.__setattr__(self, "params", params)
 
     def code(self, number: Any) -> np.ndarray:
         """Addresses of the pieces, in the order of `EnvironmentCode`."""

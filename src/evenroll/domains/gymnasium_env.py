@@ -15,7 +15,8 @@ from numba import float64, int64, void
 
 from evenroll.domains.catalogue import get_domain
 from evenroll.domains.domain import Domain
-from evenroll.domains.environment import RESET, STEP, EnvironmentCode
+from evenroll.domains.environment import RESET, STEP, Environment, EnvironmentCode
+from evenroll.engine import border
 from evenroll.engine.pieces import compiled, function_at, pointer
 from evenroll.errors import SpecError
 
@@ -52,11 +53,37 @@ class DomainEnv(gym.Env[Any, Any]):
         self._state, self._reward = np.zeros(env.state_dim), np.zeros(1)
         self._action = np.zeros(env.action_dim)
         self._u = np.zeros(max(1, env.reset_uniforms, env.step_uniforms))
+        self._choices = 0 if env.n_actions is None else env.n_actions
         self._code = env.code(float64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The environment without addresses: in another process the same pieces lie at other addresses."""
+        return {name: value for name, value in self.__dict__.items() if name != "_code"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._code = self._env.code(float64)
 
     def _fill(self, n: int) -> None:
         for i in range(n):
-            self._u[i] = self.uniform() if self.uniform is not None else max(self.np_random.random(), 2.0**-53)
+            if self.uniform is None:
+                self._u[i] = max(self.np_random.random(), 2.0**-53)
+            else:
+                self._u[i] = float(border.single("a random number", self.uniform(), 1)[0])
+                if not 0.0 < self._u[i] < 1.0:
+                    raise SpecError(f"a random number lies between 0 and 1, not at {self._u[i]}")
+
+    def _take(self, action: Any) -> None:
+        """Write the action where the compiled step finds it, if it is one."""
+        if self._choices:
+            if not isinstance(action, int | np.integer):
+                number = border.single("the action", action, 1)[0]
+                action = int(number) if number == np.floor(number) else -1
+            if not 0 <= action < self._choices:
+                raise SpecError(f"the action must be a whole number, 0 … {self._choices - 1}")
+            self._action[0] = action
+        else:
+            self._action[:] = border.single("the action", action, len(self._action))
 
     def _observation(self) -> Any:
         if self._env.n_states is not None:
@@ -67,13 +94,25 @@ class DomainEnv(gym.Env[Any, Any]):
         super().reset(seed=seed)
         if self.domain.redrawn:
             rng = np.random.RandomState(int(self.np_random.integers(2**32)))
-            self._env = self.domain.environment(rng)
+            self._env = self._redrawn(rng)
         self._fill(self._env.reset_uniforms)
         _reset_one()(self._code, self._env.params, self._state, self._u)
         return self._observation(), {}
 
+    def _redrawn(self, rng: np.random.RandomState) -> Environment:
+        """Another environment of the same domain. It must have the sizes that there is room for."""
+        drawn = self.domain.environment(rng)
+        sizes = [
+            (e.state_dim, e.obs_dim, e.n_actions, e.action_dim, e.reset_uniforms, e.step_uniforms, e.n_states)
+            for e in (drawn, self._env)
+        ]
+        if sizes[0] != sizes[1] or len(drawn.params) != len(self._env.params):
+            raise SpecError(f"{self.domain}: a redrawn environment must have the sizes of the first one")
+        self._code = drawn.code(float64)
+        return drawn
+
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self._action[:] = action
+        self._take(action)
         self._fill(self._env.step_uniforms)
         over = _step_one()(self._code, self._env.params, self._state, self._action, self._u, self._reward)
         return self._observation(), float(self._reward[0]), bool(over), False, {}

@@ -89,7 +89,11 @@ class Piece:
         self.interface = interface
         self.fastmath = fastmath
         self._compiled: dict[Any, Any] = {}
-        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
+
+    def __reduce__(self) -> str:
+        """A piece is pickled as the name of its function: an address of machine code means nothing in another process."""
+        return self.__name__
 
     def compile(self, number: Any) -> Any:
         if number not in self._compiled:

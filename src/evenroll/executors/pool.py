@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-import logging
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -24,14 +20,14 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.engine.sources import sources_digest
 from evenroll.errors import EvenrollError, SpecError, WorkersLost
+from evenroll.executors.dask_cluster import SCHEMES, cluster
+from evenroll.executors.fingerprint import fingerprint
 from evenroll.text.specs import whole_number
 
 Item = TypeVar("Item")
@@ -40,7 +36,6 @@ CountProgress = Callable[[int, int], None]
 
 # After this many lost executors in a row, without one result between them, the fault is in the work and not in a machine.
 TRIES = 5
-CONNECT = 30.0  # seconds to wait for a scheduler, which may just be starting again; a choice
 
 
 @dataclass(frozen=True)
@@ -59,8 +54,14 @@ class Pool:
     lost: tuple[type[BaseException], ...] = ()
 
 
+KNOWN = "threads, processes, dask://HOST:PORT, tls://HOST:PORT"
+
+
 def get_pool(executor: str | Pool = "threads", workers: int | None = None) -> Pool:
-    """The pool of this name: threads, processes, or dask://HOST:PORT, which uses the workers of that scheduler."""
+    """The pool of this name: threads, processes, or the address of a dask scheduler, whose workers it uses.
+
+    `dask_cluster.py` says which addresses there are, and whom each of them trusts.
+    """
     if isinstance(executor, Pool):
         return executor
     count = default_workers() if workers is None else whole_number("workers", workers, 1)
@@ -68,9 +69,20 @@ def get_pool(executor: str | Pool = "threads", workers: int | None = None) -> Po
         return Pool(lambda: ThreadPoolExecutor(count), lambda pool: count)
     if executor == "processes":
         return Pool(lambda: _processes(count), lambda pool: count, remote=True)
-    if executor.startswith("dask://") and executor != "dask://":
-        return _dask(executor.removeprefix("dask://"), workers)
-    raise SpecError(f"unknown executor {executor!r}; known: threads, processes, dask://HOST:PORT")
+    scheme, separator, address = executor.partition("://")
+    if separator and scheme in SCHEMES and address:
+        return dask_pool(executor, None if workers is None else count)
+    raise SpecError(f"unknown executor {executor!r}; known: {KNOWN}")
+
+
+def dask_pool(address: str, workers: int | None = None, security: Any = None) -> Pool:
+    """The workers of a dask scheduler. `workers` limits how many of them are used at a time.
+
+    security  the certificates for tls:// as a `distributed.Security`; without it they are those of dask's configuration
+    """
+    scheme, _, place = address.partition("://")
+    make, width, lost = cluster(scheme, place, workers, security)
+    return Pool(make, width, remote=True, lost=lost)
 
 
 def default_workers() -> int:
@@ -120,7 +132,7 @@ def completed(run: Callable[[Item], Result], items: Iterable[Item], pool: Pool) 
                         again.append(item)
                         trouble = error
                 if not flying and trouble is None:
-                    return
+                    break
                 for future in wait(flying, return_when=FIRST_COMPLETED).done:
                     try:
                         result = future.result()
@@ -137,8 +149,21 @@ def completed(run: Callable[[Item], Result], items: Iterable[Item], pool: Pool) 
                     flying.clear()
                     executor.shutdown(wait=False, cancel_futures=True)
                     executor = pool.make()
-    finally:  # also after an error or Ctrl-C: work that has not begun is cancelled
-        executor.shutdown(wait=True, cancel_futures=True)
+    except BaseException:  # an error or Ctrl-C: nobody will want the rest, so nobody waits for it
+        abandon(executor)
+        raise
+    executor.shutdown(wait=True, cancel_futures=True)
+
+
+def abandon(executor: Executor) -> None:
+    """Give up an executor at once. Its processes are killed, which also ends those that were stopped and cannot answer.
+
+    Threads cannot be killed: what they have begun goes on until it is done, and nobody looks at it.
+    """
+    processes = list((getattr(executor, "_processes", None) or {}).values())
+    executor.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.kill()
 
 
 def _second(run: Callable[[Item], Result], pair: tuple[int, Item]) -> Result:
@@ -146,16 +171,6 @@ def _second(run: Callable[[Item], Result], pair: tuple[int, Item]) -> Result:
 
 
 # ---- other processes -----------------------------------------------------------------------------------------
-
-
-@functools.cache
-def fingerprint() -> str:
-    """What determines the numbers of this process: our sources, and the libraries that do the arithmetic.
-
-    Two processes with equal fingerprints give equal numbers.
-    """
-    libraries = [f"{name} {version(name)}" for name in ("numpy", "numba", "scipy")]
-    return " ".join([sources_digest(), sys.version.split()[0], *libraries])
 
 
 def _elsewhere(run: Callable[[Item], Result], expected: str, item: Item) -> Result:
@@ -186,56 +201,3 @@ def _worker_begins() -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-def _same_code(client: Any) -> None:
-    """Refuse a scheduler that runs other code, because a scheduler unpacks the work that it hands on."""
-    try:
-        if client.run_on_scheduler(fingerprint) == fingerprint():
-            return
-    except ImportError:
-        pass
-    client.close()
-    raise EvenrollError("the dask scheduler has not the same evenroll, Python and numpy: install the same lock file there")
-
-
-def _dask(address: str, workers: int | None) -> Pool:
-    """The workers of a dask scheduler; `workers` limits how many of them are used at a time."""
-    try:
-        from distributed import Client, KilledWorker
-        from distributed.cfexecutor import ClientExecutor
-        from distributed.comm.core import CommClosedError
-    except ModuleNotFoundError:
-        raise EvenrollError("dask:// needs dask.distributed: pip install 'evenroll[dask]'") from None
-
-    class OnCluster(ClientExecutor):
-        """The client's own executor, except that its shutdown also closes the client."""
-
-        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-            with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-                super().shutdown(wait=wait and not cancel_futures)
-            with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-                self._client.close(timeout=5)
-
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the pool handles a scheduler that went away
-
-    def make() -> Executor:
-        end = time.monotonic() + CONNECT
-        while True:
-            try:
-                client = Client(f"tcp://{address}", timeout=5.0, set_as_default=False)
-                _same_code(client)
-                return OnCluster(client, pure=False)
-            except (OSError, TimeoutError, ValueError) as error:
-                if time.monotonic() > end or isinstance(error, ValueError):
-                    raise EvenrollError(f"no dask scheduler answers at {address}: {error}") from None
-                time.sleep(0.5)
-
-    def width(executor: Any) -> int:
-        try:
-            threads = sum(executor._client.nthreads().values())
-        except (OSError, TimeoutError, RuntimeError):
-            return 1
-        return min(threads, workers or threads)
-
-    return Pool(make, width, remote=True, lost=(KilledWorker, CommClosedError))

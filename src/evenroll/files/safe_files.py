@@ -24,6 +24,10 @@ from safetensors.numpy import save
 from evenroll.errors import EvenrollError
 from evenroll.text.numbers import first_line
 
+# What a file may ask for before anything of it is unpacked.
+HEADER = 8 << 20  # the most bytes of the description at the beginning of a safetensors file
+MOST_VALUES = 1_000_000  # the most values in a JSON text: as Python objects they take up to 120 MB
+
 CHECKSUM = "evenroll.sha256"  # the checksum's key in the metadata
 CHANGED = f"its contents do not fit its checksum: damaged, or changed (if on purpose, drop {CHECKSUM} from the metadata)"
 
@@ -155,6 +159,10 @@ def read_bytes(path: Path, largest: int, kind: type[EvenrollError]) -> bytes:
 
 
 def read_json(text: str | bytes, what: str, kind: type[EvenrollError]) -> dict[str, Any]:
+    """The JSON object that a text describes. Its values are counted before any is made: lists take 20 times their text."""
+    signs: Any = ("[", "{", ",", ":") if isinstance(text, str) else (b"[", b"{", b",", b":")
+    if sum(text.count(sign) for sign in signs) > MOST_VALUES:
+        raise kind(f"{what} has more than {MOST_VALUES:,} values")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -170,6 +178,10 @@ def read_tensors(
     """Read what `tensor_bytes` wrote: (spec, arrays). A file without a checksum is read; a wrong checksum is refused."""
     check_file(path, largest, kind)
     try:
+        with path.open("rb") as start:
+            length = int.from_bytes(start.read(8), "little")
+        if length > HEADER:
+            raise kind(f"not a safetensors file that is read (a description of more than {HEADER >> 20} MiB)")
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)

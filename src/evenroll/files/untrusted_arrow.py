@@ -19,9 +19,12 @@ NUMBERS = (0, 1, 2, 4, 5)  # physical types: truth values, whole numbers of 32 a
 PAGES = (5, 7, 8)  # fields of a page header: a data page, a dictionary, a data page of the second version
 DICTIONARY = 2  # the page type that holds a dictionary instead of data
 # Limits on what a file may claim.
-FOOTER, MOST_PAGES = 1 << 20, 100_000  # the most bytes of the file's description of itself, and the most pages
+FOOTER, LEAST_FOOTER = 1 << 20, 1 << 18  # the most bytes of the file's description of itself; in a small file 256 KiB
+MOST_CHUNKS = 10_000  # the most parts of columns
+MOST_PAGES, PAGE = 20_000, 4096  # the most pages, beyond one for every so many bytes of the file
 DEEPEST = 8  # how deep structures may lie in structures
 UNPACKED, RATIO = 1 << 30, 16  # rollouts may unpack to 1 GiB, or to 16 times the size of their file if that is more
+SMALL, DENSEST = 128 << 20, 256  # but to more than 128 MiB only if that is at most 256 times the size of their file
 
 
 def pyarrow() -> Any:
@@ -34,6 +37,11 @@ def pyarrow() -> Any:
     return pyarrow
 
 
+def most_unpacked(size: int) -> int:
+    """How many bytes the columns of a file of this size may take when they are unpacked."""
+    return min(max(UNPACKED, RATIO * size), max(SMALL, DENSEST * size))
+
+
 def read_parquet(raw: bytes, largest: int, wanted: Collection[str] | None = None) -> Any:
     """The table in a file of these bytes: all its columns, or those of its columns that are `wanted`.
 
@@ -42,7 +50,11 @@ def read_parquet(raw: bytes, largest: int, wanted: Collection[str] | None = None
     pa = pyarrow()
     names = _check(raw, largest, wanted)
     try:
-        table = pa.parquet.ParquetFile(io.BytesIO(raw)).read(names, use_threads=False)
+        file = pa.parquet.ParquetFile(io.BytesIO(raw))
+        for field in file.schema_arrow:
+            if field.name in names:
+                _check_type(pa.types, field.name, field.type)
+        table = file.read(names, use_threads=False)
         table.validate(full=True)
         return table
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
@@ -64,11 +76,18 @@ def _walk(raw: bytes, largest: int, wanted: Collection[str] | None) -> set[str]:
     length = int.from_bytes(raw[-8:-4], "little")
     if raw[:4] != b"PAR1" or raw[-4:] != b"PAR1" or length + 12 > len(raw):
         raise DataError("not a Parquet file")
-    if length > FOOTER:
-        raise DataError(f"not a Parquet file that is read (a description of more than {FOOTER >> 20} MiB)")
+    most = min(FOOTER, LEAST_FOOTER + len(raw) // 64)
+    if length > most:
+        raise DataError(f"not a Parquet file that is read (a description of more than {most >> 10} KiB)")
     about, _ = _struct(raw, len(raw) - 8 - length)
     names, total, pages, rows = set(), 0, 0, 0
-    for group in about.get(4, ()):
+    groups = about.get(4, ())
+    chunks = [chunk[3] for group in groups for chunk in group[1]]
+    if len(chunks) > MOST_CHUNKS or len(groups) > MOST_CHUNKS:
+        raise DataError(f"not a Parquet file that is read (more than {MOST_CHUNKS:,} parts)")
+    if sum(max(column[7], 0) for column in chunks) > len(raw):
+        raise DataError("its columns claim more bytes than the file has, or the same bytes twice")
+    for group in groups:
         rows += group[3]
         for chunk in group[1]:
             column = chunk[3]
@@ -82,8 +101,10 @@ def _walk(raw: bytes, largest: int, wanted: Collection[str] | None) -> set[str]:
             for is_data, count, size in _pages(raw, column) if column[5] else ():
                 values += count if is_data else 0
                 total, pages = total + 16 * count + size, pages + 1
-                if total > largest or pages > MOST_PAGES:
+                if total > largest:
                     raise DataError(f"larger than {largest >> 20} MiB when unpacked")
+                if pages > MOST_PAGES + len(raw) // PAGE:
+                    raise DataError(f"in more than {MOST_PAGES:,} pages")
             if values != column[5] or (len(path) == 1 and values != group[3]):
                 raise DataError("a column has not as many rows as it claims")
     if rows != about[3]:
@@ -179,14 +200,15 @@ def read_arrow(raw: bytes) -> Any:
         if not raw.startswith(MAGIC):
             raise ValueError("it does not begin as one")
         stream = pa.py_buffer(raw).slice(len(MAGIC))
+        with pa.ipc.open_stream(stream) as reader:
+            for field in reader.schema:
+                _check_type(pa.types, field.name, field.type)
         for message in pa.ipc.MessageReader.open_stream(stream):
             if message.type not in ("schema", "record batch"):
                 raise ValueError(f"it holds a {message.type}")
             if message.type == "record batch" and _field(message.metadata, _header(message.metadata), COMPRESSION):
                 raise ValueError("it is compressed; Parquet may be")
         with pa.ipc.open_stream(stream) as reader:
-            if not all(_plain(pa.types, field.type) for field in reader.schema):
-                raise ValueError("it holds something else than numbers")
             table = reader.read_all()
         if table.num_rows > len(raw):
             raise ValueError("it claims more rows than it has bytes")
@@ -196,12 +218,26 @@ def read_arrow(raw: bytes) -> Any:
         raise DataError(f"not an Arrow file that can be read ({first_line(error)})") from None
 
 
-def _plain(types: Any, kind: Any) -> bool:
-    if types.is_struct(kind):
-        return all(_plain(types, field.type) for field in kind)
-    if types.is_list(kind) or types.is_fixed_size_list(kind):
-        return _plain(types, kind.value_type)
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+def _check_type(types: Any, name: str, kind: Any, depth: int = 0) -> None:
+    """Raise unless a column holds numbers, lists of numbers, or at the top a structure of such columns.
+
+    Every value then takes up room in the file. A list of empty structures would take up none, however long it claims to be.
+    """
+    if types.is_struct(kind) and depth == 0:
+        for field in kind:
+            _check_type(types, f"{name}.{field.name}", field.type, depth + 1)
+    elif types.is_list(kind) or types.is_fixed_size_list(kind):
+        if depth == DEEPEST:
+            raise DataError(f"column {name} has lists in lists in lists")
+        _check_type(types, name, kind.value_type, depth + 1)
+    else:
+        check_numbers(types, name, kind)
+
+
+def check_numbers(types: Any, name: str, kind: Any) -> None:
+    """Raise unless this Arrow type is a number. Dates, durations and decimals are stored as numbers, and mean others."""
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise DataError(f"column {name} does not hold numbers but {kind}")
 
 
 def _header(message: Any) -> int:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numba import float64, int64, void
 
+from evenroll.engine import border
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.simd import aligned
-from evenroll.errors import PolicyError
+from evenroll.errors import EvenrollError, PolicyError
 from evenroll.policies.distributions import Categorical, Distribution
 from evenroll.policies.interface import PolicyCode, Sizes, add_score, forward, log_prob, policy_arrays, policy_of
 
@@ -92,6 +93,7 @@ class Policy:
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The arrays behind a PolicyView. The scratch arrays are new, so that every trial has its own."""
+        border.memory("the policy's theta", self.theta, self.dtype, int(self.sizes.parameters), PolicyError)
         n_out = int(self.sizes.outputs)
         return (
             self.code,
@@ -102,6 +104,18 @@ class Policy:
             np.zeros(self.work_size, dtype=self.dtype),
             np.zeros(4 * n_out),
         )
+
+    # ---- what comes from outside ---------------------------------------------------------------------
+
+    def checked_observations(self, x: Any, kind: type[EvenrollError] = PolicyError, count: int | None = None) -> np.ndarray:
+        """Observations [N, obs_dim] as compiled code may have them: finite and, for a table, numbers of its states."""
+        rows = border.rows("observations", x, self.obs_dim, kind, count)
+        return border.places("a state", rows, () if self.n_states is None else (self.n_states,), kind)
+
+    def checked_actions(self, x: Any, kind: type[EvenrollError] = PolicyError, count: int | None = None) -> np.ndarray:
+        """Actions [N, action_dim] as compiled code may have them: finite and, where they are discrete, in their range."""
+        rows = border.rows("actions", x, self.action_dim, kind, count)
+        return border.places("an action", rows, self.choices or (() if self.n_actions is None else (self.n_actions,)), kind)
 
     # ---- for people, one state at a time -------------------------------------------------------------
 
@@ -126,32 +140,27 @@ class Policy:
     def score_sum(self, observations: np.ndarray, actions: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Σ_t w_t ∇_θ log π_θ(a_t|s_t) over steps [N, obs_dim], [N, action_dim], in the policy's precision."""
         total = np.zeros(self.parameters, dtype=self.dtype)
-        if len(observations):
+        seen = self.checked_observations(observations)
+        n = len(seen)
+        taken = self.checked_actions(actions, count=n)
+        weight = np.ones(n) if weights is None else border.shaped("weights", weights, (n,), PolicyError)
+        if n:
             _sum_scores(number_type(self.dtype))(
-                self.arrays(),
-                np.ascontiguousarray(observations, dtype=np.float64).ravel(),
-                np.ascontiguousarray(actions, dtype=np.float64).ravel(),
-                np.ones(len(observations)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64),
-                self.obs_dim,
-                self.action_dim,
-                total,
+                self.arrays(), seen.ravel(), taken.ravel(), weight, self.obs_dim, self.action_dim, total
             )
         return total
 
     def _at(self, obs: Any, action: Any, vector: np.ndarray | None, step: float) -> tuple[np.ndarray, float, np.ndarray]:
         number = number_type(self.dtype)
         gradient = np.zeros(self.parameters, dtype=self.dtype)
-        shift_by = gradient if vector is None else np.ascontiguousarray(vector, dtype=self.dtype)
+        here = self.checked_observations(border.single("the observation", obs, self.obs_dim, PolicyError)[None])[0]
+        taken = self.checked_actions(border.single("the action", action, self.action_dim, PolicyError)[None])[0]
+        length = float(border.single("step", step, 1, PolicyError)[0])
+        if vector is not None:
+            vector = border.shaped("shift", vector, (self.parameters,), PolicyError, self.dtype)
         arrays = self.arrays()
         out = arrays[-1]
-        log_p = _probe(number)(
-            arrays,
-            shift_by,
-            float(step),
-            np.atleast_1d(np.asarray(obs, dtype=np.float64)),
-            np.atleast_1d(np.asarray(action, dtype=np.float64)),
-            gradient,
-        )
+        log_p = _probe(number)(arrays, gradient if vector is None else vector, length, here, taken, gradient)
         n_out = int(self.sizes.outputs)
         return out[n_out : 2 * n_out], log_p, gradient
 

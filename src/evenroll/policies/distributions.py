@@ -239,7 +239,7 @@ class Gaussian(Distribution):
 
     def normalised(self, outputs: np.ndarray) -> np.ndarray:
         """The mean and the logarithm of the scale of each dimension in turn: the outputs of `Gaussian(dim)`."""
-        return np.stack([self.means(outputs), self.log_scales(outputs)], axis=-1).reshape(len(outputs), -1)
+        return np.stack([self.means(outputs), self.log_scales(outputs)], axis=-1).reshape(np.shape(outputs))
 
     def log_probs(self, outputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
         z = self.standardised(outputs, actions)

@@ -41,6 +41,9 @@ from evenroll.policies.interface import (
     PolicyView,
     out_b,
 )
+from evenroll.text.specs import whole_number
+
+LARGEST = 1_000_000  # features or outputs; with so many a step takes seconds
 
 
 class External(Policy):
@@ -52,8 +55,12 @@ class External(Policy):
     """
 
     def __init__(self, features: int, *, choices: Sequence[int] = (), gaussian: int = 0) -> None:
+        features, gaussian = whole_number("features", features, 0), whole_number("gaussian", gaussian, 0)
+        choices = [whole_number("choices", n, 0) for n in choices]
         if (len(choices) == 0) == (gaussian == 0):
             raise PolicyError("a policy has discrete or real actions")
+        if max(features, gaussian, *choices, 0) > LARGEST:
+            raise PolicyError(f"a policy has at most {LARGEST:,} features or outputs")
         if any(n < 2 for n in choices):
             raise PolicyError(f"every factor of a discrete action needs at least 2 values, not {list(choices)}")
         self.choices, self.features_dim = tuple(int(n) for n in choices), features

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import float64, void
 
+from evenroll.engine import border
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer
 from evenroll.engine.simd import aligned
 from evenroll.errors import PolicyError
@@ -29,7 +30,8 @@ SCALES = ("softplus", "log_std")  # a scale that the head computes, or one exp(l
 
 
 def _as_real(x: Any) -> np.ndarray:
-    return np.ascontiguousarray(x, dtype=np.float64)
+    array = border.numbers("a policy tensor", x, PolicyError)
+    return np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
 
 
 class MLP(Policy):
@@ -60,6 +62,8 @@ class MLP(Policy):
         ):  # fmt: skip
             if value not in known:
                 raise PolicyError(f"{what} must be one of {', '.join(known)}, not {value!r}")
+        if np.dtype(dtype) not in (np.float32, np.float64):
+            raise PolicyError(f"dtype must be float32 or float64, not {np.dtype(dtype)}")
         if head == "softmax":
             mean, scale = MEANS[0], SCALES[0]
         self.activation, self.head, self.mean, self.scale = activation, head, mean, scale
@@ -159,7 +163,7 @@ class MLP(Policy):
 
     def features(self, observations: np.ndarray) -> np.ndarray:
         """ψ [N, F + 1] at observations [N, obs_dim], in `dtype`: what the outputs are linear in. The constant 1 is last."""
-        observations = np.ascontiguousarray(observations, dtype=np.float64)
+        observations = self.checked_observations(observations)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
         _list_features(number_type(self.dtype))(self.arrays(), observations, psi)
         return psi

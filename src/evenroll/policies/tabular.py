@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.engine import border
 from evenroll.engine.pieces import FUSED, Floats, Piece, Reals, piece, shift
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
@@ -18,7 +19,7 @@ class TabularSoftmax(Policy):
     """A table of logits [states, actions], float64. A logit of −inf means an action never taken (ε-greedy with ε = 0)."""
 
     def __init__(self, logits: Any) -> None:
-        table = np.array(logits, dtype=np.float64)
+        table = np.array(border.numbers("logits", logits, PolicyError), dtype=np.float64)
         if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
             raise PolicyError(f"logits must be [states, actions] with at least 2 actions, not shape {table.shape}")
         if np.isnan(table).any() or (table == np.inf).any() or not np.isfinite(table).any(axis=1).all():
@@ -33,8 +34,8 @@ class TabularSoftmax(Policy):
     @classmethod
     def from_probabilities(cls, probabilities: Any) -> TabularSoftmax:
         """The policy with these probabilities [states, actions]; rows sum to 1."""
-        table = np.asarray(probabilities, dtype=np.float64)
-        if (table < 0).any() or not np.allclose(table.sum(axis=-1), 1.0, atol=1e-9):
+        table = border.numbers("probabilities", probabilities, PolicyError).astype(np.float64)
+        if table.ndim != 2 or (table < 0).any() or not np.allclose(table.sum(axis=-1), 1.0, atol=1e-9):
             raise PolicyError("probabilities must be non-negative and sum to 1 in every state")
         with np.errstate(divide="ignore"):
             return cls(np.log(table))
@@ -54,7 +55,7 @@ class TabularSoftmax(Policy):
 
     def parameters_of_actions(self, observations: np.ndarray) -> np.ndarray:
         """The logits [N, actions] of the states whose numbers are the observations [N, 1]."""
-        return np.asarray(self.logits[observations[:, 0].astype(np.int64)])
+        return np.asarray(self.logits[self.checked_observations(observations)[:, 0].astype(np.int64)])
 
     def pieces(self) -> dict[str, Piece]:
         own = {"forward": forward_table, "add_score": add_score_table, "prepare": prepare_table, "features": features_table}
@@ -65,7 +66,8 @@ def epsilon_greedy(greedy: Any, n_actions: int, epsilon: float) -> TabularSoftma
     """With probability 1 − ε the greedy action of each state, else one uniformly at random (sensitivity study)."""
     if not 0.0 <= epsilon <= 1.0:
         raise PolicyError(f"epsilon must lie in [0, 1], not {epsilon}")
-    best = np.asarray(greedy, dtype=np.int64)
+    best = border.rows("the greedy actions", np.reshape(greedy, (-1, 1)), 1, PolicyError)
+    best = border.places("a greedy action", best, (n_actions,), PolicyError)[:, 0].astype(np.int64)
     table = np.full((len(best), n_actions), epsilon / n_actions)
     table[np.arange(len(best)), best] += 1.0 - epsilon
     return TabularSoftmax.from_probabilities(table)

@@ -34,6 +34,8 @@ from evenroll.samplers.auto_table import learn_table, table_state, tilt_of_table
 from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, END_EPISODE, LOG_BEHAVIOR, UPDATE, SamplerView
 
+WIDEST = 1100  # features: an inversion takes 0.7 s then, in which Ctrl-C has to wait; with 2,048 it takes 8 s or more
+
 
 @dataclass(frozen=True)
 class Auto(Sampler):
@@ -49,6 +51,14 @@ class Auto(Sampler):
 
     def __post_init__(self) -> None:
         require(self.max_kl >= 0.0, f"auto: max_kl must be a number ≥ 0, not {self.max_kl}")
+
+    def check(self, policy: Policy) -> None:
+        wide = policy.n_states is None and policy.feature_width > WIDEST
+        require(
+            not wide,
+            f"auto inverts a matrix of all features of the last layer, and {policy.feature_width:,} are too many (at most "
+            f"{WIDEST:,}): take os, or ros:alpha=…, whose time grows only with the number of weights",
+        )
 
     def _shown(self) -> list[tuple[str, Any]]:
         return [] if math.isinf(self.max_kl) else super()._shown()

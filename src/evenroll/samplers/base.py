@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evenroll.engine import border
 from evenroll.engine.pieces import Floats, Piece, piece
 from evenroll.engine.views import Fields
 from evenroll.errors import SpecError
@@ -68,6 +69,28 @@ class Sampler:
 
     def check(self, policy: Policy) -> None:
         """Raise a `SpecError` if the sampler cannot run this policy."""
+
+    def check_memory(self, policy: Policy, memory: np.ndarray) -> None:
+        """Raise a `DataError` if a memory that was read from a file holds numbers that the pieces must not meet.
+
+        They are finite already, and as many as `state` gives. A sampler whose pieces take a number of their memory for a
+        place (a state, an action) checks here that the place exists.
+        """
+
+    def arrays(self, policy: Policy, value: float, gamma: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(settings, vectors, memory) as compiled code may have them."""
+        for key, number in dataclasses.asdict(self).items():
+            if isinstance(number, int) and abs(number) > border.EXACT:
+                raise SpecError(f"{self.name}: {key} must lie within ±2⁵³, not at {number}")
+        try:
+            settings = np.array(self.settings(policy, value, gamma), dtype=np.float64)
+            vectors, memory = self.state(policy)
+        except (OverflowError, MemoryError, ValueError) as error:
+            raise SpecError(f"{self}: its memory cannot be made ({type(error).__name__}: {error})") from None
+        border.memory(f"the settings of {self.name}", settings, np.float64)
+        border.memory(f"the vectors of {self.name}", vectors, policy.dtype)
+        border.memory(f"the memory of {self.name}", memory, np.float64, self.memory.count)
+        return settings, vectors, memory
 
     def __str__(self) -> str:
         values = ",".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self._shown())

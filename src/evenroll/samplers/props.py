@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from evenroll.engine import border
 from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
 from evenroll.engine.views import Fields, beyond
+from evenroll.errors import DataError
 from evenroll.policies import External, Policy
 from evenroll.policies.heads import gaussian_mean, gaussian_scale, softmax
 from evenroll.policies.interface import PolicyView, add_score, draw, forward, log_prob, policy_from, prepare
@@ -100,6 +102,15 @@ class PROPS(Sampler):
         vectors = np.concatenate([policy.theta, blank, policy.aux, work])  # φ, gradient, Adam's two means; the view at φ
         n_out, dim = int(policy.sizes.outputs), policy.action_dim
         return vectors, np.zeros(Memory.count + 6 * n_out + dim + self.buffer * (policy.obs_dim + dim + n_out))
+
+    def check_memory(self, policy: Policy, memory: np.ndarray) -> None:
+        """The buffer holds states and actions."""
+        n_out, dim = int(policy.sizes.outputs), policy.action_dim
+        if not 0.0 <= Memory(memory).steps <= border.EXACT:
+            raise DataError("the number of steps in the memory of props is not possible")
+        buffer = memory[Memory.count + 6 * n_out + dim :].reshape(self.buffer, -1)
+        policy.checked_observations(buffer[:, : policy.obs_dim], DataError)
+        policy.checked_actions(buffer[:, policy.obs_dim : policy.obs_dim + dim], DataError)
 
 
 @njit

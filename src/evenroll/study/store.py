@@ -20,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import itertools
 import json
 import os
 import stat
@@ -75,6 +76,8 @@ class Store:
     def load(self, block: Block) -> BlockData | None:
         """The block, if it is there and whole. A damaged file is set aside, and then there is no block."""
         path = self.path(block.key)
+        if path.parent.is_symlink():
+            return None  # nothing is read through a link, and `save` will say so
         try:
             identity, data = _read(path)
             if identity != json.loads(json.dumps(block.identity())):
@@ -88,7 +91,7 @@ class Store:
 
     def save(self, block: Block, data: BlockData) -> None:
         path = self.path(block.key)
-        _make(path.parent)
+        self._make(path.parent)
         write_atomically(path, _bytes(block.identity(), block.first, data))
         for half in path.parent.glob(f".{path.name}.*"):  # left by a process that was killed; the claim is ours
             half.unlink(missing_ok=True)
@@ -96,6 +99,9 @@ class Store:
     def entries(self) -> Iterator[Entry]:
         """All good blocks, in the order of their names. Bad files are set aside."""
         for path in sorted(self.directory.glob("??/*.parquet")):
+            if path.parent.is_symlink():
+                self.say(f"{path.parent.name} is a link, which may lead out of the store; it is not followed")
+                continue
             try:
                 identity, data = _read(path)
                 if identity_key(identity) != path.stem:
@@ -109,9 +115,9 @@ class Store:
     def claim(self, block: Block) -> Claim | None:
         """The right to compute the block, or None while another process has it. The claim of a dead process ends with it."""
         path = self.directory / "claims" / block.key
-        _make(path.parent)
+        self._make(path.parent)
         try:
-            handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+            handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise EvenrollError(f"cannot write {path}: {error.strerror or error}") from None
         claim = Claim(path, handle)
@@ -125,12 +131,21 @@ class Store:
             return None
         return claim
 
+    def _make(self, directory: Path) -> None:
+        """Make a directory of the store. A link in its place is refused: what is written there would land elsewhere."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(exist_ok=True)
+        except OSError as error:
+            raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
+        if directory.is_symlink():
+            raise EvenrollError(f"{directory} is a link, which may lead out of the store: remove it")
+
     def _set_aside(self, path: Path, why: str) -> None:
         aside = self.directory / "aside"
         try:
-            aside.mkdir(exist_ok=True)
-            number = sum(1 for _ in aside.iterdir())
-            os.replace(path, aside / f"{number}-{path.name}")
+            self._make(aside)
+            _move_aside(path, aside)
             self.say(f"{path.name}: {why}; set aside in {aside.name}/ and computed again when needed")
         except FileNotFoundError:  # another process was faster
             pass
@@ -138,11 +153,20 @@ class Store:
             self.say(f"{path.name}: {why}; not used, and it cannot be set aside: {error.strerror or error}")
 
 
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
+def _move_aside(path: Path, aside: Path) -> None:
+    """Move a file to `aside` under the first number that is free: what was set aside before is never overwritten."""
+    for number in itertools.count(sum(1 for _ in aside.iterdir())):
+        place = aside / f"{number}-{path.name}"
+        try:
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))  # of two processes only one gets it
+        except FileExistsError:
+            continue
+        try:
+            os.replace(path, place)
+        except OSError:
+            place.unlink(missing_ok=True)
+            raise
+        return
 
 
 # ---- the file ------------------------------------------------------------------------------------------------
@@ -189,7 +213,7 @@ def _bytes(identity: dict[str, Any], first: int, data: BlockData) -> bytes:
 def _read(path: Path) -> tuple[dict[str, Any], BlockData]:
     """(identity, data) of a file, or DataError if it is torn, foreign or changed."""
     try:
-        about = path.stat()
+        about = path.lstat()
         raw = path.read_bytes() if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST else None
     except FileNotFoundError:
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Container
 from typing import Any
@@ -26,19 +27,33 @@ def split_spec(text: str, known: Container[str] = ()) -> tuple[str, str]:
 
 
 def named(text: str) -> Any:
-    """The object `module:name`. Modules are looked for in the current directory too."""
+    """The object `module:name`. Modules are looked for in the current directory too, after all other places.
+
+    So a file of the current directory is imported because its name was given, and never in place of an installed module
+    that bears the same name.
+    """
     module, _, name = text.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    here = os.getcwd()
+    if "" not in sys.path and here not in sys.path:
+        sys.path.append(here)
     try:
         thing = importlib.import_module(module)
         for part in name.split("."):
             thing = getattr(thing, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(f"cannot find {text!r}: {error}") from None
+        raise SpecError(f"cannot find {text!r}: {error}{_shadowed(module)}") from None
     except Exception as error:
         raise SpecError(f"{module} cannot be imported: {type(error).__name__}: {error}") from None
     return thing
+
+
+def _shadowed(module: str) -> str:
+    """Words on a file of the current directory that was not imported because an installed module has its name."""
+    found = getattr(sys.modules.get(module), "__file__", None)
+    mine = os.path.abspath(module.replace(".", os.sep) + ".py")
+    if found is None or not os.path.isfile(mine) or os.path.samefile(found, mine):
+        return ""
+    return f" ({os.path.basename(mine)} in this directory is not used: {module} is an installed module; rename the file)"
 
 
 def called(text: str, function: Callable[..., Any], **arguments: Any) -> Any:
