@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenroll.collection.recorder import HALF_ACT, HALF_OBSERVE, Recorder
+from evenroll.collection.recorded import HALF_ACT, HALF_OBSERVE
+from evenroll.collection.recorder import Recorder
 from evenroll.errors import SpecError
 
 

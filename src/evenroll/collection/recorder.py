@@ -364,8 +364,8 @@ class Recorder:
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
         """All finished trajectories in the order of their ends. With one lane the unfinished trajectory comes last."""
-        going = self._episode[0] if unfinished and self.lanes == 1 else -1
-        width = self.model.engine.features_dim if isinstance(self.model.engine, External) else 0
+        going, engine = self._episode[0] if unfinished and self.lanes == 1 else -1, self.model.engine
+        width = engine.features_dim if isinstance(engine, External) else 0
         data = assembled(
             self.columns, self._complete, self._begun, self._ended, going, gamma=self.gamma, horizon=self.horizon,
             width=width,
