@@ -30,7 +30,7 @@ from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, NoInterval, student_t
-from evenroll.intervals.outcomes import around, other_outcomes, rare_differences
+from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import with_interval
 from evenroll.text.specs import whole_number
@@ -196,4 +196,5 @@ def _interval(sources: Sequence[Source], data: Sequence[Rollouts], confidence: f
         engines = [(part, source.policy) for part, source in zip(data, sources, strict=True) if source.policy is not None]
         fit = regress(gaps, [action_part(part, policy) for part, policy in engines])
         made = balanced_interval(fit, gaps, float(gaps.mean()), confidence)
+        made = as_far_as_seen(made, gaps, confidence) if made.exact else made
     return around(made, rare_differences(gaps, confidence))

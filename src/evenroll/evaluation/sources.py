@@ -44,8 +44,10 @@ class Source(Protocol):
     sampler    how actions are chosen
     seed       the seed; the same seed gives the same episodes
     warnings   what a result has to say about what stands around the environment
+    certain    whether nothing but the actions is left to chance, for all that can ever happen there
     episodes   how many new episodes have finished so far
     steps      how many new steps were taken so far
+    open_episodes  how many episodes have begun and not ended
     """
 
     name: str
@@ -54,6 +56,7 @@ class Source(Protocol):
     sampler: Sampler
     seed: int
     warnings: tuple[str, ...]
+    certain: bool
 
     @property
     def remark(self) -> str | None: ...
@@ -63,6 +66,8 @@ class Source(Protocol):
     def steps(self) -> int: ...
     @property
     def divergence(self) -> Divergence: ...
+    @property
+    def open_episodes(self) -> int: ...
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
         """Go on until there are this many new episodes, or steps, in all.
 
@@ -112,6 +117,7 @@ class DomainSource:
         )
         self.environment = domain.trial_environment((seed,))
         self.environment.check(engine)
+        self.certain = self.environment.certain
         self._data: Rollouts | None = None
         self._parts: list[Rollouts] = []  # what was collected since `_data` was put together
 
@@ -126,6 +132,10 @@ class DomainSource:
     @property
     def divergence(self) -> Divergence:
         return self.driver.divergence
+
+    @property
+    def open_episodes(self) -> int:
+        return 0  # the data of a trial says so itself (`unfinished`)
 
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
         part = FIRST_PART
@@ -160,6 +170,8 @@ class DomainSource:
 
 class EnvironmentSource:
     """A Gymnasium environment, a vector environment, or Stable-Baselines3's."""
+
+    certain = False  # nobody can tell of an environment that lives elsewhere
 
     def __init__(
         self, env: Any, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
@@ -203,6 +215,10 @@ class EnvironmentSource:
     @property
     def divergence(self) -> Divergence:
         return self.recorder.divergence
+
+    @property
+    def open_episodes(self) -> int:
+        return sum(episode >= 0 for episode in self.recorder._episode)
 
     @property
     def remark(self) -> str | None:
