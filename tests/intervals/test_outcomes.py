@@ -68,6 +68,8 @@ def test_equal_returns_are_never_certain(sampler: str, chance: float) -> None:
     assert "all 50 returns were equal" in str(found.why)
     assert "±" not in str(found)
     assert "(no interval)" in str(found)
+    assert found.action_share is None  # there is no variance to share
+    assert "balancing" not in found.in_words().lower()
     success = found.quantities["success"]
     limit = other_outcomes(50, 0.95)
     assert (success.low, success.high) == pytest.approx((0.0, limit) if chance == 0.0 else (1.0 - limit, 1.0))

@@ -155,6 +155,9 @@ def _compared(
         None if first.half_width is None or second.half_width is None else math.hypot(first.half_width, second.half_width)
     )
     value = first.value - second.value
+    if first.runs_away or second.runs_away:  # neither value is to be trusted, and so their difference is not
+        which = "the first policy" if first.runs_away else "the second policy"
+        interval = NoInterval(f"{which}: {(first if first.runs_away else second).why}")
     if isinstance(interval, NoInterval):
         return Difference(value, None, None, confidence, interval.why, None, alone, first, second)
     return Difference(value, interval.low, interval.high, confidence, None, interval.note, alone, first, second)

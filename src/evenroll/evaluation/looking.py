@@ -202,8 +202,8 @@ def left_out(data: Rollouts, episodes: int) -> tuple[str, ...]:
 def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
     if policy is None:
         return 0.0
-    if data.episodes < ENOUGH_TO_TELL:
-        return None
+    if data.episodes < ENOUGH_TO_TELL or float(np.ptp(data.returns)) == 0.0:
+        return None  # equal returns have no variance, so that there is nothing to share
     share = score_regression(data, policy).explained
     return share if math.isfinite(share) else None
 
@@ -213,7 +213,7 @@ def _remark(seen: Seen, share: float | None) -> str | None:
         return seen.remark
     first = "" if seen.remark is None else f"{seen.remark}. "
     return first + (
-        f"balancing narrows this interval little: {share:.0%} of the returns' variance was found to come from the policy's "
+        f"balancing helps little here: {share:.0%} of the returns' variance was found to come from the policy's "
         f"own choices; the rest is start states, the environment, or choices whose worth {seen.data.episodes} episodes do "
         "not show"
     )

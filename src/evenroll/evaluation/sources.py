@@ -96,10 +96,7 @@ class DomainSource:
         seed = whole_number("seed", seed, 0)
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
         if model.engine is None:
-            raise SpecError(
-                f"the policy has no action probabilities that are known: {domain.name} runs as a Gymnasium environment "
-                "then; pass that to `evaluate`"
-            )
+            raise SpecError(_as_environment(domain, deterministic))
         self.name, self.described, self.seed = str(domain), model.described, seed
         engine = model.engine
         self.policy: Policy | None = engine
@@ -236,6 +233,18 @@ class EnvironmentSource:
         self.recorder.close()
         if self._ours:
             self.env.close()
+
+
+def _as_environment(domain: Domain, deterministic: bool) -> str:
+    """What to do with a policy that leaves nothing to balance, for which no domain is compiled."""
+    name, more = domain.gymnasium_id, ", deterministic=True" if deterministic else ""
+    env = "evenroll.domains.gymnasium_env.make_environment(domain)" if name is None else repr(name)
+    text = (
+        f"the policy is deterministic, so there is nothing to balance, and {domain.name} is compiled for what there is; its "
+        f"Gymnasium environment does it: evenroll.evaluate({env}, policy{more})"
+    )
+    options = " --deterministic" if deterministic else ""
+    return text if name is None else f"{text}, or evenroll evaluate {name} --policy FILE{options}"
 
 
 def source_of(
