@@ -8,6 +8,7 @@ that is compiled, and the module is or imports the one with the bug. `stamps.jso
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 import os
@@ -72,23 +73,21 @@ def with_finer_stamp(file: str, text: bytes) -> bytes:
     return text
 
 
-def stamps(bug: Bug | None = None) -> dict[str, str]:
-    """The stamp of every module's machine code; "" stands for code that is no part of the package."""
+@functools.cache
+def _modules() -> dict[str, tuple[bytes, set[str]]]:
+    """Of each module its text, and the modules that it reaches by its imports, itself among them."""
     paths = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
     texts = {module: path.read_bytes() for module, path in paths.items()}
     imported = {module: _imported(text) & set(texts) for module, text in texts.items()}
-    if bug is not None and is_compiled(bug):
-        texts["evenroll." + bug.module.replace("/", ".")] = bug.planted()
-    digests = {module: hashlib.sha256(text).hexdigest() for module, text in texts.items()}
     found = {}
-    for module in texts:
+    for module, text in texts.items():
         reached, open_ = {module}, [module]
         while open_:
             new = imported[open_.pop()] - reached
             reached |= new
             open_ += new
-        found[module] = hashlib.sha256("".join(digests[name] for name in sorted(reached)).encode()).hexdigest()
-    return found | {"": hashlib.sha256("".join(sorted(found.values())).encode()).hexdigest()}
+        found[module] = text, reached
+    return found
 
 
 def _imported(text: bytes) -> set[str]:
@@ -99,6 +98,19 @@ def _imported(text: bytes) -> set[str]:
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
     return names
+
+
+def stamps(bug: Bug | None = None) -> dict[str, str]:
+    """The stamp of every module's machine code; "" stands for code that is no part of the package."""
+    texts = {module: text for module, (text, _) in _modules().items()}
+    if bug is not None and is_compiled(bug):
+        texts["evenroll." + bug.module.replace("/", ".")] = bug.planted()
+    digests = {module: hashlib.sha256(text).hexdigest() for module, text in texts.items()}
+    found = {
+        module: hashlib.sha256("".join(digests[name] for name in sorted(reached)).encode()).hexdigest()
+        for module, (_, reached) in _modules().items()
+    }
+    return found | {"": hashlib.sha256("".join(sorted(found.values())).encode()).hexdigest()}
 
 
 def is_compiled(bug: Bug) -> bool:
@@ -124,6 +136,19 @@ def plant(bug: Bug, sound: Path, directory: Path) -> Path:
     (copy / "stamps.json").unlink()
     (copy / "stamps.json").write_text(json.dumps(stamps(bug)))
     return copy
+
+
+def keep_machine_code(planted: Path, sound: Path, bug: Bug) -> None:
+    """Whatever was compiled beside the bug, and does not depend on it, is good for the copies that follow."""
+    before, after = stamps(), stamps(bug)
+    for path in (planted / "src").rglob("__pycache__/*.nb[ci]"):
+        folder = path.parent.parent.relative_to(planted / "src").parts
+        module = ".".join([*folder, path.name.split(".")[0]])
+        kept = sound / path.relative_to(planted)
+        if module in before and before[module] == after[module] and not (kept.exists() and path.samefile(kept)):
+            kept.parent.mkdir(exist_ok=True)
+            kept.unlink(missing_ok=True)
+            os.link(path, kept)
 
 
 def run(copy: Path, tests: tuple[str, ...], limit: float) -> Outcome:
