@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import ROOT
 from tests.test_mirror import modules
 from tools.mutants.bug import Bug
-from tools.mutants.drawing import KINDS, Places, bugs_in, can_be_parsed, draw, files
+from tools.mutants.drawing import KINDS, Places, all_bugs, bugs_in, can_be_parsed, draw, files
 from tools.mutants.known import MUTANTS, SEAMS, SUBSET
 from tools.mutants.places import files_for
 from tools.mutants.planting import is_compiled, stamps
@@ -61,9 +61,10 @@ def test_a_bug_is_planted_wherever_its_kind_fits_and_nowhere_else(kind: str) -> 
 
 
 def test_a_draw_is_decided_by_its_seed_and_covers_kinds_and_packages() -> None:
-    drawn = draw(3, 200)
-    assert [bug.name for bug in drawn[:40]] == [bug.name for bug in draw(3, 40)]
-    assert {bug.name for bug in draw(4, 40)} != {bug.name for bug in drawn[:40]}
+    bugs = all_bugs()
+    drawn = draw(3, 200, bugs)
+    assert [bug.name for bug in drawn[:20]] == [bug.name for bug in draw(3, 20, bugs)]
+    assert {bug.name for bug in draw(4, 20, bugs)} != {bug.name for bug in drawn[:20]}
     assert {bug.kind for bug in drawn} == set(KINDS)
     assert len({(bug.file, bug.start) for bug in drawn}) == len(drawn)
     assert all(can_be_parsed(bug) for bug in drawn)

@@ -5,4 +5,8 @@ The key is the name of the bug, `file: the line as it was → the line as it bec
 
 from __future__ import annotations
 
-EQUIVALENT: dict[str, str] = {}
+EQUIVALENT: dict[str, str] = {
+    "study/trials.py: driver = Driver(policy, OffPolicy(delta), (*seed, 3), gamma=domain.gamma, horizon=domain.horizon, "
+    "record_steps=True) → driver = Driver(policy, OffPolicy(delta), (*seed, 6), gamma=domain.gamma, horizon=domain.horizon, "
+    "record_steps=True)": "any number names a stream of random numbers that nobody else uses",
+}

@@ -9,6 +9,18 @@ from tests.test_mirror import ELSEWHERE
 from tools.mutants.bug import ROOT
 
 TESTS = ROOT / "tests"
+# Tests that run a whole package through what users run. Trials and lanes are run by the contract of samplers and adapters.
+WIDE = {
+    "adapters": ("contract/test_adapters.py",),
+    "collection": ("contract/test_samplers.py", "contract/test_adapters.py"),
+    "domains": ("contract/test_samplers.py",),
+    "engine": ("contract/test_interpreted.py",),
+    "estimators": ("contract/test_estimators.py", "laws/test_estimators.py"),
+    "executors": ("contract/test_executors.py",),
+    "intervals": ("laws/test_coverage.py",),
+    "policies": ("contract/test_samplers.py",),
+    "samplers": ("contract/test_samplers.py",),
+}
 # Modules that no test is named after: they are a few lines long, or stand outside of all packages.
 NAMED = {
     "errors": ("tests/collection/test_environments.py", "tests/evaluation/test_interruption.py", "tests/cli/test_app.py"),
@@ -26,9 +38,9 @@ def files_for(module: str) -> tuple[str, ...]:
     other = [ELSEWHERE[module][0]] if module in ELSEWHERE else []
     beside = [path.relative_to(TESTS).as_posix() for path in sorted((TESTS / package).glob("test_*.py"))]
     importing = [file for file in beside if _imports(TESTS / file, module)]
-    wide = [f"{folder}/test_{package}.py" for folder in ("contract", "laws")]
+    wide = WIDE.get(package, ())
     found = [file for file in dict.fromkeys([*own, *other, *importing, *wide]) if (TESTS / file).exists()]
-    if not found or found == [file for file in wide if file in found]:  # a small module: the package's tests use it
+    if set(found) <= set(wide):  # a small module: the package's tests use it
         found = [*beside, *found]
     return tuple(f"tests/{file}" for file in dict.fromkeys(found))
 
