@@ -10,6 +10,7 @@ import evenroll
 from evenroll import TabularSoftmax, get_domain, tabular_domain
 from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain
+from evenroll.engine.blas import single_threaded_blas
 from evenroll.estimators.imbalance import imbalance
 from evenroll.evaluation.looking import runs_away
 from evenroll.policies import Policy
@@ -66,12 +67,13 @@ def excesses(
 ) -> list[tuple[float, float, bool]]:
     """(excess, error, whether the guard barks) of some runs."""
     found = []
-    for run in range(runs):
-        sampler = get_sampler(spec, domain.paper)
-        driver = Driver(policy, sampler, (seed, run), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
-        data = driver.run(domain.environment(None), episodes=episodes)
-        seen = imbalance(data, policy)
-        found.append((seen.excess, seen.error, runs_away(data, policy, sampler) is not None))
+    with single_threaded_blas():  # as `evaluate` has it
+        for run in range(runs):
+            sampler = get_sampler(spec, domain.paper)
+            driver = Driver(policy, sampler, (seed, run), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
+            data = driver.run(domain.environment(None), episodes=episodes)
+            seen = imbalance(data, policy)
+            found.append((seen.excess, seen.error, runs_away(data, policy, sampler) is not None))
     return found
 
 
