@@ -17,6 +17,7 @@ WIDE = {
     "engine": ("contract/test_interpreted.py",),
     "estimators": ("contract/test_estimators.py", "laws/test_estimators.py"),
     "executors": ("contract/test_executors.py",),
+    "files": ("files/test_corpus.py",),
     "intervals": ("laws/test_coverage.py",),
     "policies": ("contract/test_samplers.py",),
     "samplers": ("contract/test_samplers.py",),
