@@ -11,10 +11,11 @@ from evenroll import TabularSoftmax, get_domain, tabular_domain
 from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.estimators.imbalance import imbalance
+from evenroll.estimators.imbalance import beyond_balance, imbalance
 from evenroll.evaluation.looking import runs_away
 from evenroll.policies import Policy
 from evenroll.samplers.table import get_sampler
+from evenroll.study.trials import initial_data
 from tests.helpers import trial
 
 
@@ -163,3 +164,32 @@ def test_a_sampler_that_runs_away_has_no_interval_and_says_what_to_do() -> None:
     assert found.runs_away
     assert found.low is None
     assert "use auto, or a smaller step size" in str(found.why)
+
+
+def test_initial_data_of_the_policy_itself_shifts_nothing() -> None:
+    policy, table = get_domain("cartpole").policy(), get_domain("gridworld").policy()
+    assert beyond_balance(trial("cartpole", "os", episodes=40), policy) == 0.0
+    new, own = trial("cartpole", "os", episodes=40), trial("cartpole", "auto", (8,), episodes=40)
+    assert beyond_balance(new.after(own), policy) == 0.0
+    far = trial("gridworld", "off:delta=1", episodes=40)
+    assert beyond_balance(trial("gridworld", "os", episodes=40).after(far), table) == 0.0  # a table tells all actions apart
+    far = trial("cartpole", "off:delta=1", episodes=40)
+    seen = imbalance(far, policy)
+    expected = (seen.excess - 1.0 - 2.0 * seen.error) * seen.directions / 2.0 / 80
+    assert beyond_balance(new.after(far), policy) == pytest.approx(expected)
+    assert expected > 0.5
+
+
+@pytest.mark.statistical
+def test_initial_data_of_another_policy_is_in_the_interval(base_seed: int) -> None:
+    """200 episodes that act at random, then 30 of auto: the mean is off by 10.6, and all of eight intervals hold the value.
+    P(false) ≤ 1e-6: 60 of 60 held it, with room to spare (twice the error). Catches an interval that takes the balance for
+    all there is: its half-width is 7, and none of 60 held the value."""
+    domain, policy = get_domain("cartpole"), get_domain("cartpole").policy()
+    value = domain.known_truth(policy).value  # type: ignore[union-attr]
+    for i in range(8):
+        initial = initial_data(domain, policy, (base_seed, i), episodes=200, delta=1.0)
+        found = evenroll.evaluate("cartpole", initial=initial, episodes=30, seed=base_seed + i)
+        assert found.low is not None
+        assert found.low < value < found.high  # type: ignore[operator]
+        assert "collected by another policy" in str(found.note)

@@ -13,7 +13,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator, get_estimator
-from evenroll.estimators.imbalance import imbalance
+from evenroll.estimators.imbalance import beyond_balance, imbalance
 from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
@@ -73,11 +73,29 @@ class Look:
             return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
         if isinstance(interval, Interval) and interval.exact and not certain:
             interval = within(as_far_as_seen(interval, data.returns, confidence), self.bounds)
+        if isinstance(interval, Interval) and interval.kind == "score" and policy is not None:
+            interval = _allowing_for_initial_data(interval, data, policy, self.bounds)
         if isinstance(interval, Interval) and interval.kind == "score":
             away = runs_away(data, policy, sampler)
             if away is not None:
                 return value, NoInterval(away)
         return value, interval
+
+
+def _allowing_for_initial_data(
+    interval: Interval, data: Rollouts, policy: Policy, bounds: tuple[float, float] | None
+) -> Interval:
+    """The interval, widened by what initial data of another policy may do to the mean although it was balanced."""
+    shift = beyond_balance(data, policy) * float(data.returns.std())
+    if shift <= 0.0:
+        return interval
+    found = (
+        f"the initial data was collected by another policy, and the interval allows {shift:.2g} for what balancing does not "
+        "make up for; without that data it may be narrower"
+    )
+    note = found if interval.note is None else f"{interval.note}; {found}"
+    wider = replace(interval, low=interval.low - shift, high=interval.high + shift, note=note, fallback=True)
+    return within(wider, bounds)
 
 
 def runs_away(data: Rollouts, policy: Policy | None, sampler: Sampler) -> str | None:
