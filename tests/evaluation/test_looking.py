@@ -85,3 +85,11 @@ def test_what_open_episodes_take_from_the_mean(lanes: int, base_seed: int) -> No
         told = re.search(r"too (low|high) by about ([0-9.e-]+)", " ".join(left_out(data, lanes)))  # type: ignore[arg-type]
         gaps.append(ended.mean() - 10.0 + (0.0 if told is None else float(told[2])))
     assert abs(np.mean(gaps)) < 4.0 * np.std(gaps) / 2000**0.5 + 0.2
+
+
+def test_the_share_of_the_actions_is_told_where_there_is_enough_to_tell() -> None:
+    """With fewer than 30 episodes nothing is said; where the actions settle everything, all of it is found."""
+    few, many = (evenroll.evaluate(Rich(1.0), either, episodes=n) for n in (29, 30))
+    assert few.action_share is None
+    assert many.action_share == pytest.approx(1.0, abs=0.05)
+    assert many.remark is None  # there is much to gain
