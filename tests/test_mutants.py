@@ -19,6 +19,7 @@ SOURCE = '''"""Not 1 < 2."""
 @decorated(1 + 2)
 def f(θ: int | None, b=3) -> "1 + 2":
     """Nor 3."""
+    few = 12  # episodes; a choice
     if not (θ  <=  b) and g(θ, b):  # kept
         raise ValueError(f"{θ + b}", 7)
     return -(θ + 1) * b if θ else 0.5

@@ -5,7 +5,8 @@ a term that is dropped, two arguments that are swapped, and a condition that is 
 each with the same probability, and then the place, each with the same probability: otherwise most would be constants.
 
 Left out are words and what is only read by people or type checkers: docstrings, annotations, decorators, strings, and what
-an error says. Colours, sizes and positions in pictures are left out, too (`PICTURES`): no test can say that one is wrong.
+an error says. Colours, sizes and positions in pictures are left out, too (`PICTURES`), and so are constants whose comment
+calls them "a choice": no test can say that another would be wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tools.mutants.equivalent import EQUIVALENT
 
 KINDS = ("operator", "comparison", "off by one", "constant", "dropped term", "swapped arguments", "negation")
 PICTURES = tuple(f"study/{name}.py" for name in ("charts", "figures", "palette", "domain_pictures", "comparison_plot"))
+PICTURE_FUNCTIONS = ("plot", "draw", "figure")  # the first word of their names
 OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
     ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"), ast.FloorDiv: ("//", "*"),
     ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"),
@@ -84,6 +86,8 @@ class Places(ast.NodeVisitor):
         pass
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if node.name.lstrip("_").split("_")[0] in PICTURE_FUNCTIONS:
+            return
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(default)
         for statement in node.body:
@@ -138,6 +142,8 @@ class Places(ast.NodeVisitor):
 
     def visit_Constant(self, node: ast.Constant) -> None:
         value = node.value
+        if "a choice" in self.source.splitlines()[node.lineno - 1].decode().partition("#")[2]:
+            return
         if isinstance(value, bool):
             self.replace("constant", node, str(not value).encode())
         elif isinstance(value, int):
