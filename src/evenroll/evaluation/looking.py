@@ -14,7 +14,12 @@ from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator, get_estimator
 from evenroll.estimators.imbalance import beyond_balance, imbalance
-from evenroll.estimators.importance import effective_sample_size, largest_weight
+from evenroll.estimators.importance import (
+    effective_sample_size,
+    largest_weight,
+    trajectory_log_weights,
+    weights_that_do_not_fit,
+)
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import score_regression
 from evenroll.evaluation.result import Evaluation, Quantity
@@ -71,6 +76,10 @@ class Look:
             raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
         if isinstance(interval, Interval) and not math.isfinite(interval.high - interval.low):
             return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
+        if isinstance(interval, Interval) and estimator.name == "ois":
+            unfit = weights_that_do_not_fit(trajectory_log_weights(data))
+            if unfit is not None:
+                return value, NoInterval(unfit)
         if isinstance(interval, Interval) and interval.exact and not certain:
             interval = within(as_far_as_seen(interval, data.returns, confidence), self.bounds)
         if isinstance(interval, Interval) and interval.kind == "score" and policy is not None:
