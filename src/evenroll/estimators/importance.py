@@ -122,6 +122,6 @@ def weights_that_do_not_fit(log_w: np.ndarray) -> str | None:
     if len(w) < 3 or not abs(mean - 1.0) > 4.0 * error + 1e-6:
         return None
     return (
-        f"the importance weights are {mean:.2g} on average and would have to be 1: the behaviour hardly ever takes some of the "
-        "policy's actions; wis, mc or score do not rest on that"
+        f"the importance weights are {mean:.2g} on average and would have to be 1: the behaviour hardly ever takes some of "
+        "the policy's actions; wis, mc or score do not rest on that"
     )

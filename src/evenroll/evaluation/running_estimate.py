@@ -55,7 +55,8 @@ def running(seen: Seen, confidence: float = 0.95) -> Running:
         low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
         a, b = student_t(part.returns, confidence)
         rows.append((value, low, high, (b - a) / 2))
-    return Running(counts, *np.array(rows).T, confidence=confidence)
+    value, low, high, on_policy = np.array(rows).T
+    return Running(counts, value, low, high, on_policy, confidence)
 
 
 def _first_episodes(data: Rollouts, n: int) -> Rollouts:
