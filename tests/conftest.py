@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; the children of tests would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--base-seed", type=int, default=2026, help="base seed of all statistical tests")

@@ -20,7 +20,7 @@ from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.specs import share, whole_number
 
-DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "mc", 100
+DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "score", 100
 SHOW_EVERY = 0.2  # seconds between two reports of progress; a choice
 FEWEST_TO_SHOW = 3  # episodes that an interval needs; before that, progress has no result to show
 MOST = 10**15  # episodes or steps; a run with more would never end
@@ -82,6 +82,7 @@ def evaluate(
     horizon: int | None = None,
     initial: Any = None,
     deterministic: bool = False,
+    resets: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
     """Collect `episodes` trajectories (100 by default) or `steps` steps, and estimate the policy's value.
@@ -99,6 +100,10 @@ def evaluate(
     initial     data to start from: rollouts, a file of them, a data frame or a Minari dataset. New data is then collected
                 so that the whole becomes on-policy.
     deterministic  take the policy's likeliest actions. Then there is nothing to balance.
+    resets      how many further resets show which starts there are; no step is taken from them, and the luck of the starts
+                is taken out of the estimate (docs/starts.md). By default one for every 20 steps, as long as that takes at
+                most a tenth of the collecting time, and none where a reset takes longer than 0.02 s, as a robot's does.
+                With 0 there are none.
     half_width  stop as soon as the interval is this narrow: a number, or "5%" of the value. Then `episodes` is the most to
                 collect (100,000 by default). The interval stays valid although it is looked at repeatedly
                 (intervals/stopping.py).
@@ -112,8 +117,9 @@ def evaluate(
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
     source = source_of(
-        domain, policy, sampler, gamma=gamma, seed=seed, horizon=horizon, initial=initial, deterministic=deterministic
-    )
+        domain, policy, sampler, gamma=gamma, seed=seed, horizon=horizon, initial=initial, deterministic=deterministic,
+        resets=resets,
+    )  # fmt: skip
     try:
         return evaluate_source(source, look, budget, confidence, progress)
     finally:
