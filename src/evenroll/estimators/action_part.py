@@ -37,6 +37,10 @@ class ActionPart:
     loose: float
     unseen: float
 
+    def negative(self) -> ActionPart:
+        """The part of the same luck in minus the return, for a difference."""
+        return ActionPart(-self.apart, lambda way: -self.together(way), self.loose, self.unseen)
+
 
 class Steps:
     """The steps of the finished episodes, with what a fit needs to know of each. Episode i belongs to fold i mod `folds`."""

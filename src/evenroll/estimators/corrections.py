@@ -64,22 +64,39 @@ def _fold_by_fold(values: np.ndarray, parts: Sequence[ActionPart], starts: Start
     fold = np.arange(n) % min(FOLDS, n)
     actions, begun, noise = np.zeros((len(parts), n)), np.zeros(n), 0.0
     for k in range(int(fold.max()) + 1):
-        others, left = fold != k, values
-        for i, part in enumerate(parts):
-            way, slope = best_way(left[others], part.apart[others])
+        others = fold != k
+        left = values
+        for i, (part, (way, slope)) in enumerate(zip(parts, _ways(values, parts, starts, others), strict=True)):
             actions[i, ~others] = slope * part.apart[~others, way]
             left = left - slope * part.apart[:, way]
         learnt = None if starts is None else starts.learn(left, others)
         if learnt is not None:
             begun[~others] = learnt.part[~others]
             noise += learnt.noise / (fold.max() + 1)
-    by_actions, left = 0.0, values
-    for i, part in enumerate(parts):
-        way, slope = best_way(left, part.apart)
-        left, loose = left - slope * part.apart[:, way], min(part.loose, 1.0)
+    by_actions = 0.0
+    everything = np.ones(n, dtype=bool)
+    for i, (part, (way, slope)) in enumerate(zip(parts, _ways(values, parts, starts, everything), strict=True)):
+        loose = min(part.loose, 1.0)
         together = slope * part.together(way) if slope > 0.0 and loose < 1.0 else 0.0
         by_actions += loose * float(actions[i].mean()) + (1.0 - loose) * together
     return Corrections(actions.sum(axis=0), begun, by_actions, float(begun.mean()), noise)
+
+
+def _ways(
+    values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | None, among: np.ndarray
+) -> list[tuple[int, float]]:
+    """For every part the way and the slope that the episodes of the mask `among` choose.
+
+    A first idea of what starts are worth is taken out before, because a slope is as noisy as the values that it explains.
+    """
+    learnt = None if starts is None or not parts else starts.learn(values, among)
+    left = values if learnt is None else values - learnt.part
+    found = []
+    for part in parts:
+        way, slope = best_way(left[among], part.apart[among])
+        left = left - slope * part.apart[:, way]
+        found.append((way, slope))
+    return found
 
 
 def best_way(values: np.ndarray, apart: np.ndarray) -> tuple[int, float]:

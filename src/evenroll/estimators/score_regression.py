@@ -8,8 +8,8 @@ The simplest way to w is to regress the n returns on the D scores summed over ea
 v, is biased by E[leverage · residual], because long episodes have much of both. The bias is one to five standard errors at
 n = 512 (docs/intervals.md). Here w comes from the N ≫ n steps instead, and from *other* episodes than the one it is used on
 (cross-fitting). So what an episode did cannot have shaped its own correction, and the residuals are honest out-of-sample
-ones. How Â is learnt depends on the policy: `table_action_part.py`, `network_action_part.py`. The first term is removed where
-further resets show what starts there are: `start_part.py`. `corrections.py` puts the two together.
+ones. How Â is learnt depends on the policy: `table_action_part.py`, `network_action_part.py`. The first term is removed
+where further resets show what starts there are: `start_part.py`. `corrections.py` puts the two together.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def regress(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | No
     The squared error of the mean is Var(e)/n, where e are the values after the corrections, and what the resets leave open.
     """
     n = len(values)
+    if not math.isfinite(float(values.var())):  # the squares overflow
+        return ScoreRegression(float(values.mean()), math.inf, n - 1 - len(parts), 0.0, 0.0, actions=Share(0.0, 0.0))
     made = corrections(values, parts, starts)
     left = made.left(values)
     freedom = n - 1 - len(parts)

@@ -15,6 +15,7 @@ from evenroll.evaluation.interruption import interrupted, seen
 from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
+from evenroll.intervals.balanced import IID_KINDS
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
@@ -69,7 +70,7 @@ def evaluate(
     policy: Any = None,
     *,
     sampler: SamplerLike = DEFAULT_SAMPLER,
-    estimator: EstimatorLike = DEFAULT_ESTIMATOR,
+    estimator: EstimatorLike | None = None,
     episodes: int | None = None,
     steps: int | None = None,
     gamma: float | None = None,
@@ -90,7 +91,9 @@ def evaluate(
     domain      a domain, built in or your own, or any Gymnasium environment: an env, a vector env, Stable-Baselines3's
                 VecEnv, an id ("FrozenLake-v1:is_slippery=false"), an EnvSpec, or a class or function that makes one
     sampler     how actions are chosen: a name or an object
-    estimator   how the value is estimated: a name, an object or a function of (rollouts, policy)
+    estimator   how the value is estimated: a name, an object or a function of (rollouts, policy). By default score, the
+                mean with the luck of actions and starts taken out; mc, the plain mean, where a t, bca or bernstein interval
+                is asked for. The plain mean stands beside it in the result.
     policy      a policy or policy file of ours, a model of Stable-Baselines3 or sb3-contrib, a torch module that
                 gives a distribution or logits, a CleanRL agent, or a function of an observation that gives action
                 probabilities, a distribution or an action (docs/policies.md). Built-in domains come with a policy.
@@ -127,11 +130,11 @@ def evaluate(
 
 
 def look_for(
-    estimator: EstimatorLike, initial: Any, interval: str, force: bool, bounds: tuple[float, float] | None,
+    estimator: EstimatorLike | None, initial: Any, interval: str, force: bool, bounds: tuple[float, float] | None,
     confidence: float,
 ) -> Look:  # fmt: skip
     """The look that the user asks for: which estimator, and which interval."""
-    record = get_estimator(estimator)
+    record = get_estimator(estimator or ("mc" if interval in IID_KINDS else DEFAULT_ESTIMATOR))
     if record.name == "wis+mc" and initial is None:
         raise SpecError("wis+mc needs initial data; use mc, ois or wis")
     if share("confidence", confidence) in (0.0, 1.0):

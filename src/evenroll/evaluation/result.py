@@ -137,7 +137,8 @@ class Evaluation:
 
     def _found(self) -> str:
         if self.low is None:
-            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}." + self._remark()
+            remark = "" if self.remark is None else f" {self.remark[0].upper()}{self.remark[1:]}."
+            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}.{remark}"
         level = f"{100 * self.confidence:g} %"
         if self._known is not None:
             text = f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."

@@ -9,7 +9,6 @@ import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EvenrollError
-from evenroll.estimators.table import get_estimator
 from evenroll.evaluation.looking import Look, Seen
 from evenroll.files.figures import save_figure
 from evenroll.intervals.independent import Interval, student_t
@@ -41,15 +40,15 @@ def enough_to_draw(episodes: int) -> None:
         raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {episodes}")
 
 
-def running(seen: Seen, confidence: float = 0.95) -> Running:
-    """The estimate at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
+def running(seen: Seen, look: Look, confidence: float = 0.95) -> Running:
+    """The estimate, looked at as `look` says, at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
     data = seen.data
     enough_to_draw(data.episodes)
     counts = np.unique(np.geomspace(FIRST, data.episodes, POINTS).astype(int))
-    rows, plain = [], Look(get_estimator("mc"))
+    rows = []
     for n in counts:
         part = _first_episodes(data, int(n))
-        value, interval = replace(seen, data=part).look(plain, confidence)
+        value, interval = replace(seen, data=part).look(look, confidence)
         low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
         a, b = student_t(part.returns, confidence)
         rows.append((value, low, high, (b - a) / 2))
