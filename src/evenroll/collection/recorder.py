@@ -80,7 +80,7 @@ class Recorder:
             else as_model(policy, observation_space, action_space, deterministic=deterministic, compile=compile)
         )
         self.gamma, self.seed, self.horizon = gamma, seed, horizon
-        self.longest = LONGEST_EPISODE
+        self.longest, self.fastest_reset = LONGEST_EPISODE, math.inf  # steps of an episode, seconds of a reset
         self.batched, self.lanes = lanes is not None, lanes or 1
         lanes = self.lanes
         self.asked = chosen

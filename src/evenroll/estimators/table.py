@@ -52,8 +52,9 @@ class Estimator:
     features: bool = False
     fits: Callable[[Rollouts, Policy], Rollouts] | None = None
 
-    def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
-        estimate: Any = self.function(rollouts, policy)
+    def __call__(self, rollouts: Rollouts, policy: Policy | None) -> float:
+        """The estimate. Where the policy's probabilities are not known, policy is None, and only mc and score are asked."""
+        estimate: Any = self.function(rollouts, policy)  # type: ignore[arg-type]
         try:
             return float(estimate)
         except (TypeError, ValueError):

@@ -11,9 +11,9 @@ print(collector.result())
 from __future__ import annotations
 
 from evenroll.collection.saving import SavedRecorder
-from evenroll.estimators.table import EstimatorLike, get_estimator
-from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR
-from evenroll.evaluation.looking import Look, Seen, report
+from evenroll.estimators.table import EstimatorLike
+from evenroll.evaluation.evaluate import look_for
+from evenroll.evaluation.looking import Seen, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.samplers import OnPolicy
 
@@ -26,7 +26,7 @@ class Collector(SavedRecorder):
     def result(
         self,
         *,
-        estimator: EstimatorLike = DEFAULT_ESTIMATOR,
+        estimator: EstimatorLike | None = None,
         confidence: float = 0.95,
         interval: str = "auto",
         bounds: tuple[float, float] | None = None,
@@ -43,4 +43,4 @@ class Collector(SavedRecorder):
             self.rollouts(), policy, sampler, self.divergence, described, NAME, self.seed, self.remark,
             open_episodes=self.open_episodes,
         )  # fmt: skip
-        return report(seen, Look(get_estimator(estimator), interval, bounds=bounds), confidence)
+        return report(seen, look_for(estimator, self.initial, interval, False, bounds, confidence), confidence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -21,7 +22,8 @@ from evenroll.estimators.importance import (
     weights_that_do_not_fit,
 )
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
-from evenroll.estimators.score_regression import score_regression
+from evenroll.estimators.score_regression import ScoreRegression, score_regression
+from evenroll.evaluation.noise import noise_budget
 from evenroll.evaluation.result import Evaluation, Quantity
 from evenroll.intervals.balanced import estimate_with_interval
 from evenroll.intervals.independent import Interval, NoInterval
@@ -29,9 +31,7 @@ from evenroll.intervals.outcomes import as_far_as_seen, within
 from evenroll.policies import External, Policy
 from evenroll.samplers import Sampler
 
-ENOUGH_TO_TELL = 30  # with fewer episodes the share of the actions' luck is not reported; as FEWEST of the intervals
-# If a share s of the variance can be removed, steps are saved by a factor of at most 1/(1 − s): 1.4 at this share.
-LITTLE = 0.3
+MEAN = get_estimator("mc")
 WORTH_TELLING = 0.2  # a bias of a fifth of the standard error costs a 95 % interval half a percent of coverage; a choice
 BOUNDS = {"length": (1.0, math.inf), "success": (0.0, 1.0)}  # what a quantity can be at all
 
@@ -51,27 +51,32 @@ class Look:
     bounds: tuple[float, float] | None = None
 
     def at(
-        self, data: Rollouts, policy: Policy | None, sampler: Sampler, confidence: float, certain: bool = False
+        self,
+        data: Rollouts,
+        policy: Policy | None,
+        sampler: Sampler,
+        confidence: float,
+        fit: ScoreRegression | None = None,
+        certain: bool = False,
     ) -> tuple[float, Interval | NoInterval]:
         """The estimate, and the interval that belongs to it or the reason why there is none.
 
+        fit      the score regression of the data, if it is at hand already
         certain  whether the environment is known to leave nothing to chance, now and ever
         """
         estimator = self.estimator
-        if policy is None and (estimator.name != "mc" or self.interval == "score"):
+        if policy is None and estimator.name not in ("mc", "score"):
             raise SpecError(
-                f"the policy has no action probabilities that are known: there are no {estimator.name} estimates or score "
-                "intervals, only mc"
+                f"the policy has no action probabilities that are known: there are no {estimator.name} estimates, only mc "
+                "and score"
             )
-        # A deterministic policy has neither scores nor weights. Only returns are looked at, so any policy may stand in. Its
-        # initial data is as independent as the rest: `see` takes none with other actions.
-        engine = External(0, choices=(2,)) if policy is None else policy
-        if policy is None:
+        if policy is None:  # its initial data is as independent as the rest: `see` takes none with other actions
             data = replace(data, initial_episodes=0, initial_steps=0)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, in words
             value, interval = estimate_with_interval(
-                data, engine, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds
-            )
+                data, policy, sampler, estimator, confidence, kind=self.interval, force=self.force, bounds=self.bounds,
+                fit=fit,
+            )  # fmt: skip
         if not math.isfinite(value):
             raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
         if isinstance(interval, Interval) and not math.isfinite(interval.high - interval.low):
@@ -130,8 +135,9 @@ def runs_away(data: Rollouts, policy: Policy | None, sampler: Sampler) -> str | 
 class Seen:
     """What a report is about: data, and how it was collected.
 
-    remark   what to know of the policy, such as why nothing was balanced
-    certain  whether the environment is known to leave nothing to chance
+    remark     what to know of the policy, such as why nothing was balanced
+    no_resets  why there are no further resets, or fewer than were asked for
+    certain    whether the environment is known to leave nothing to chance
     open_episodes  how many episodes had begun and not ended when the data was looked at, so that they do not count
     """
 
@@ -144,11 +150,17 @@ class Seen:
     seed: int
     remark: str | None = None
     warnings: tuple[str, ...] = ()
+    no_resets: str | None = None
     certain: bool = False
     open_episodes: int = 0
 
+    @functools.cached_property
+    def fit(self) -> ScoreRegression | None:
+        """The score regression of the data, once for all that looks at it; None if there are too few episodes."""
+        return None if self.data.episodes < 3 else score_regression(self.data, self.policy)
+
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(self.data, self.policy, self.sampler, confidence, self.certain)
+        return look.at(self.data, self.policy, self.sampler, confidence, self.fit, self.certain)
 
 
 def report(
@@ -160,7 +172,11 @@ def report(
         value, interval_or_reason = known or seen.look(look, confidence)
         interval = interval_or_reason if isinstance(interval_or_reason, Interval) else None
         log_weights = None if estimator.log_weights is None or policy is None else estimator.log_weights(data, policy)
-        share = _action_share(data, policy)
+        plain = (
+            (value, interval_or_reason) if estimator.name == "mc" else seen.look(replace(look, estimator=MEAN), confidence)
+        )
+        varies = data.episodes > 0 and float(np.ptp(data.returns)) > 0.0  # equal returns have no variance to share
+        budget = noise_budget(seen.fit, data.episodes) if varies else None
         return Evaluation(
             value=value,
             low=None if interval is None else interval.low,
@@ -190,10 +206,14 @@ def report(
             effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
             largest_weight=None if log_weights is None else largest_weight(log_weights),
             policy=seen.described,
-            action_share=share,
-            remark=_remark(seen, share),
+            action_share=None if budget is None else budget.actions,
+            remark=seen.remark,
             quantities=_quantities(seen, confidence),
             warnings=(*seen.warnings, *left_out(data, seen.open_episodes)),
+            mean=_quantity(*plain),
+            resets=0 if data.resets is None else len(data.resets),
+            no_resets=seen.no_resets,
+            noise=budget,
         )
 
 
@@ -226,29 +246,14 @@ def left_out(data: Rollouts, episodes: int) -> tuple[str, ...]:
     )
 
 
-def _action_share(data: Rollouts, policy: Policy | None) -> float | None:
-    if policy is None:
-        return 0.0
-    if data.episodes < ENOUGH_TO_TELL or float(np.ptp(data.returns)) == 0.0:
-        return None  # equal returns have no variance, so that there is nothing to share
-    share = score_regression(data, policy).explained
-    return share if math.isfinite(share) else None
-
-
-def _remark(seen: Seen, share: float | None) -> str | None:
-    if seen.policy is None or share is None or share >= LITTLE:
-        return seen.remark
-    first = "" if seen.remark is None else f"{seen.remark}. "
-    return first + (
-        f"balancing helps little here: {share:.0%} of the returns' variance was found to come from the policy's "
-        f"own choices; the rest is start states, the environment, or choices whose worth {seen.data.episodes} episodes do "
-        "not show"
-    )
+def _quantity(value: float, interval: Interval | NoInterval) -> Quantity:
+    low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)
+    return Quantity(value, low, high)
 
 
 def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
     """Other means over the same trajectories. Each is the undiscounted return of other rewards (`other_rewards`)."""
-    data, mean = seen.data, get_estimator("mc")
+    data = seen.data
     result: dict[str, Quantity] = {}
     known: list[tuple[np.ndarray, str]] = []
     for name, rewards in other_rewards(data).items():
@@ -260,11 +265,10 @@ def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
         returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
         variant = replace(seen, data=replace(data, gamma=1.0, returns=returns, rewards=rewards))
         try:
-            value, interval = variant.look(Look(mean, bounds=BOUNDS.get(name)), confidence)
+            value, interval = variant.look(Look(MEAN, bounds=BOUNDS.get(name)), confidence)
         except NoEstimate:
             continue
-        low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)
-        result[name] = Quantity(value, low, high)
+        result[name] = _quantity(value, interval)
         known.append((rewards, name))
     return result
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EvenrollError
-from evenroll.estimators.table import get_estimator
 from evenroll.evaluation.looking import Look, Seen
 from evenroll.files.figures import save_figure
 from evenroll.intervals.independent import Interval, student_t
@@ -20,10 +19,10 @@ FIRST = 10  # episodes at the first point; a choice
 
 @dataclass(frozen=True)
 class Running:
-    """The mean of the returns at m numbers of episodes; every array is [m].
+    """The estimate at m numbers of episodes; every array is [m].
 
     episodes   how many of the first episodes each point uses
-    value      the mean of those episodes
+    value      the estimate from those episodes
     low, high  the interval, nan where there is none
     on_policy  the half-width that as many independent episodes would have
     confidence  that of the intervals
@@ -43,15 +42,15 @@ def enough_to_draw(episodes: int) -> None:
         raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {episodes}")
 
 
-def running(seen: Seen, confidence: float = 0.95) -> Running:
-    """The estimate at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
+def running(seen: Seen, look: Look, confidence: float = 0.95) -> Running:
+    """The estimate, looked at as `look` says, at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
     data = seen.data
     enough_to_draw(data.episodes)
     counts = np.unique(np.geomspace(FIRST, data.episodes, POINTS).astype(int))
-    rows, plain = [], Look(get_estimator("mc"))
+    rows = []
     for n in counts:
         part = _first_episodes(data, int(n))
-        value, interval = replace(seen, data=part).look(plain, confidence)
+        value, interval = replace(seen, data=part).look(look, confidence)
         low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
         a, b = student_t(part.returns, confidence)
         rows.append((value, low, high, (b - a) / 2))
@@ -78,7 +77,7 @@ def plot_running(run: Running, path: str | Path, title: str) -> None:
     level, plain = f"{100 * run.confidence:g} %", "of as many plain on-policy episodes"
     axis.fill_between(n, final - wide, final + wide, color="0.88", lw=0, label=f"{level} {plain}")
     axis.fill_between(run.episodes, run.low, run.high, color="#c44e52", alpha=0.25, lw=0, label=f"{level} interval")
-    axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running mean of the returns")
+    axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running estimate")
     axis.set_xscale("log")
     shown = sorted({int(run.episodes[0]), int(run.episodes[-1]), *(10 ** np.arange(1, 7))})
     axis.set_xticks([x for x in shown if run.episodes[0] <= x <= run.episodes[-1]], minor=False)
