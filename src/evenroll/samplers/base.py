@@ -85,7 +85,7 @@ class Sampler:
         try:
             settings = np.array(self.settings(policy, value, gamma), dtype=np.float64)
             vectors, memory = self.state(policy)
-        except (OverflowError, MemoryError, ValueError) as error:
+        except (OverflowError, MemoryError, ValueError, TypeError) as error:
             raise SpecError(f"{self}: its memory cannot be made ({type(error).__name__}: {error})") from None
         border.memory(f"the settings of {self.name}", settings, np.float64)
         border.memory(f"the vectors of {self.name}", vectors, policy.dtype)
