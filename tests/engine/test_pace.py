@@ -18,11 +18,11 @@ def test_the_first_call_is_small_where_a_step_is_large() -> None:
 def test_calls_grow_while_they_are_quick_and_begin_anew_after_a_slow_one() -> None:
     own = Pace(10**6)
     own.took(LONGEST / 100)
-    assert own.steps == 32
+    assert own.steps == 8
     own.took(LONGEST / 3)
-    assert own.steps == 64
+    assert own.steps == 16
     own.took(LONGEST * 0.9)
-    assert own.steps == 64
+    assert own.steps == 16
     own.took(LONGEST * 2)
     assert own.steps == 4
 

@@ -40,7 +40,8 @@ def joined(observations: Observations, batch: Any, masks: Any, lanes: int) -> di
     space = observations.space[ENTRY]  # type: ignore[index]
     rows = border.numbers("the masks", masks)
     if rows.size != lanes * space.n or (lanes > 1 and len(rows) != lanes):
-        raise SpecError(f"a mask has {space.n} entries, one for each value of the actions, not shape {list(rows.shape)}")
+        wanted = f"{lanes * space.n}, one for each value of the actions" + (f" in {lanes} lanes" if lanes > 1 else "")
+        raise SpecError(f"the masks have {rows.size} entries in shape {list(rows.shape)}, not {wanted}")
     rows = rows.reshape(lanes, space.n)
     if not np.isin(rows, (0, 1)).all() or not rows.any(axis=1).all():
         raise SpecError("a mask must hold True or False for every action, and allow at least one")

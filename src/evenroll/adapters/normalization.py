@@ -45,7 +45,7 @@ class Normalization:
     def of(self, observation: Any) -> np.ndarray:
         """The observation as VecNormalize shows it to a policy."""
         given = border.numbers("the observation", observation, EnvironmentFault)
-        if given.shape != self.mean.shape:  # NumPy would repeat a single number
+        if given.shape[max(given.ndim - self.mean.ndim, 0) :] != self.mean.shape:  # NumPy would repeat a single number
             raise EnvironmentFault(f"the observation must have shape {list(self.mean.shape)}, not {list(given.shape)}")
         scaled = (given - self.mean) / np.sqrt(self.var + self.epsilon)
         return np.asarray(np.clip(scaled, -self.clip, self.clip).astype(np.float32))

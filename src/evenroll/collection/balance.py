@@ -128,8 +128,8 @@ class Balance:
 
     @property
     def size(self) -> int:
-        """How many numbers a step may work on at most: the weights, and what the sampler remembers."""
-        return self.policy.parameters + len(self.vectors) + len(self.memory)
+        """How many numbers a step may work on at most: the weights, what the sampler remembers, and what it tries."""
+        return self.policy.parameters + len(self.vectors) + len(self.memory) + self.sampler.work(self.policy)
 
     @property
     def divergence(self) -> Divergence:

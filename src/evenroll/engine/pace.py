@@ -29,7 +29,7 @@ class Pace:
         if seconds > LONGEST:
             self.steps = self.first
         elif seconds < LONGEST / 2:
-            self.steps *= 8 if seconds < LONGEST / 16 else 2
+            self.steps *= 2
 
 
 def in_parts(rows: int, size: int, block: int = 1) -> Iterator[tuple[int, int]]:
