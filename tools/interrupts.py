@@ -96,6 +96,11 @@ data = Rollouts(1.0, n, np.full(n // 100, 100.0), np.arange(100, n + 1, 100), np
 from evenroll.estimators.table import ESTIMATORS
 policy = get_domain("cartpole").policy(); ESTIMATORS["ris"](data.prefix(1000), policy); started()
 ESTIMATORS["ris"](data, policy)""",
+    "result, width 2,048": """
+c = evenroll.Collector(wide(2048), "os")
+for t in range(3000):
+    c.act(rng.normal(size=4)); c.observe(rng.random(), t % 30 == 29)
+started(); c.result(); c.result(); c.result()""",
     "result of 2 million episodes": """
 n = 2_000_000
 policy = TabularSoftmax(np.zeros((16, 4)))

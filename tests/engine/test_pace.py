@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
+import pytest
 
 from evenroll.engine import pace
-from evenroll.engine.pace import LONGEST, MOST, Pace, in_parts
+from evenroll.engine.pace import LONGEST, MOST, Pace, in_parts, patiently
 from tests.engine.entrances import network
 
 
@@ -32,6 +35,16 @@ def test_the_parts_are_all_the_rows_once_and_whole_blocks() -> None:
     assert [row for first, last in parts for row in range(first, last)] == list(range(1000))
     assert all((last - first) % 7 == 0 for first, last in parts[:-1])
     assert list(in_parts(0, 1)) == []
+
+
+def test_uncut_work_is_done_in_another_thread_where_it_is_large() -> None:
+    large = np.eye(500)
+    assert patiently(lambda x: threading.current_thread() is threading.main_thread(), large) is False
+    assert patiently(lambda x: threading.current_thread() is threading.main_thread(), np.eye(5)) is True
+    with np.errstate(all="ignore"):  # the same settings hold there
+        assert patiently(lambda x: np.geterr()["divide"], large) == "ignore"
+    with pytest.raises(np.linalg.LinAlgError):
+        patiently(np.linalg.solve, np.zeros((500, 500)), np.ones(500))
 
 
 def test_results_do_not_depend_on_the_cuts(monkeypatch) -> None:

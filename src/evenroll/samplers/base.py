@@ -90,8 +90,8 @@ class Sampler:
                 raise SpecError(f"{self.name}: {key} must lie within ±2⁵³, not at {number}")
         if self.work(policy) > MOST_WORK:
             raise SpecError(
-                f"{self}: for a policy of {policy.parameters:,} weights a single step of it would take longer than a second, "
-                "in which not even Ctrl-C is heard; give it less to do, or take auto or ros"
+                f"{self}: for a policy of {policy.parameters:,} weights a single step of it would take longer than a "
+                "second, in which not even Ctrl-C is heard; give it less to do, or take auto or ros"
             )
         try:
             settings = np.array(self.settings(policy, value, gamma), dtype=np.float64)

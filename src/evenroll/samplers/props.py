@@ -93,7 +93,7 @@ class PROPS(Sampler):
         return {"choose": choose, "log_behavior": log_behavior, "update": update}
 
     def work(self, policy: Policy) -> int:
-        """A fit passes the buffer `epochs` times, with several scores for each step; four weights in the time of roa's one."""
+        """A fit passes the buffer `epochs` times, several scores a step; four weights take the time of one of roa's."""
         scores = 1 + (policy.n_actions or 1 + 2 * policy.action_dim)
         return self.epochs * self.buffer * scores * policy.parameters // 4
 
