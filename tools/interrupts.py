@@ -115,7 +115,7 @@ data = Rollouts(1.0, n, np.full(n // 10, 1.0), np.arange(10, n + 1, 10), np.ones
 c = evenroll.Collector(policy, initial=data); c.act(0); c.observe(1.0, True); started(); c.result()""",
 }
 
-# Commands, and how many seconds after their start the interrupt comes.
+# Commands, and after how many of the processor's seconds the interrupt comes (or after six times as many by the clock).
 COMMANDS: dict[str, tuple[list[str], list[float]]] = {
     "evaluate, loading": (["evaluate", "gridworld", "--episodes", "1000000000"], [0.02, 0.1, 0.2, 0.3, 0.4, 0.5]),
     "evaluate, running": (["evaluate", "gridworld", "--episodes", "1000000000"], [2.0, 4.0, 6.0]),
@@ -142,8 +142,7 @@ def ended(child: subprocess.Popen[str]) -> tuple[float, float, str]:
     """
     if child.poll() is not None:
         return 0.0, 0.0, f"was over ({child.returncode})"
-    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
-    before = sum(int(x) for x in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    before = used_by(child)
     child.send_signal(signal.SIGINT)
     started = time.perf_counter()
     while time.perf_counter() - started < PATIENCE:
@@ -158,6 +157,12 @@ def ended(child: subprocess.Popen[str]) -> tuple[float, float, str]:
     return PATIENCE, PATIENCE, "killed"
 
 
+def used_by(child: subprocess.Popen[str]) -> float:
+    """The processor's seconds that a child has used so far, with those of its children that have ended."""
+    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(x) for x in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
 def start(command: list[str], place: str, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [word.replace("OUT", place) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -167,7 +172,9 @@ def start(command: list[str], place: str, **env: str) -> subprocess.Popen[str]:
 
 def of_command(command: list[str], moment: float, **env: str) -> tuple[float, float, str]:
     with tempfile.TemporaryDirectory() as place, start([*COMMAND, *command], place, **env) as child:
-        time.sleep(moment)
+        end = time.perf_counter() + 6.0 * moment
+        while child.poll() is None and used_by(child) < moment and time.perf_counter() < end:
+            time.sleep(0.01)
         return ended(child)
 
 
