@@ -87,7 +87,10 @@ def _is_action(result: Any, actions: Actions) -> bool:
         row = np.asarray(result, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         return False
-    return row.shape == (actions.dim,) and (not actions.choices or bool((row == np.floor(row)).all()))
+    if row.shape != (actions.dim,) or not actions.choices:
+        return row.shape == (actions.dim,)
+    row = actions.from_env(row[None])[0]
+    return bool(((row == np.floor(row)) & (row >= 0) & (row < actions.choices)).all())
 
 
 def _of_actions(name: str, ask: Callable[[Any], Any], observations: Observations, actions: Actions) -> Model:
