@@ -15,6 +15,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure() -> None:
+    """Tests send signals to children, which would ignore what we ignore, as a job in the background (nohup, &) does."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--base-seed", type=int, default=2026, help="base seed of all statistical tests")
     parser.addoption("--seeds", type=int, default=1, help="how many base seeds, from --base-seed on")

@@ -22,7 +22,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "adapters/recurrent": ("adapters/test_memory.py", "every kind of policy that remembers is run there"),
     "cli/reproduce": ("study/test_reproduce.py", "the command is run there"),
     "collection/step": ("contract/test_samplers.py", "every sampler takes this step, alone and in a whole trial"),
-    "files/untrusted_arrow": ("files/test_corpus.py", "malicious Parquet and Arrow files are refused there"),
     "policies/heads": ("policies/test_mlp.py", "autograd checks the scores of both heads"),
     "policies/interface": ("policies/test_mlp.py", "autograd checks what is called through it"),
     "policies/mlp_pieces": ("policies/test_mlp.py", "autograd checks forward and backward pass"),

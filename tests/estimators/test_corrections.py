@@ -51,7 +51,7 @@ def test_an_episode_has_no_say_in_its_own_correction() -> None:
 
 @pytest.mark.parametrize("n", [8, 20, 60])
 def test_what_is_mere_noise_is_not_taken_out(n: int) -> None:
-    """Sixteen ways that explain nothing: what is left has at most the variance of the values, however lucky one of them is."""
+    """Sixteen ways that explain nothing: what is left varies at most as the values do, however lucky one of them is."""
     rng = np.random.default_rng(2)
     for _ in range(30):
         values = rng.normal(size=n)

@@ -180,7 +180,7 @@ def _insist(name: str, outputs: Callable[[Any], np.ndarray], observations: Obser
 def _of_distributions(
     name: str, ask: Callable[[Any], Any], first: Any, observations: Observations, actions: Actions
 ) -> Model:
-    from evenroll.adapters.torch_results import Reading, batch_of_one
+    from evenroll.adapters.torch_results import SQUASH, Reading, batch_of_one
 
     reading = Reading(actions)
     reading.settle(batch_of_one(first))
@@ -191,4 +191,5 @@ def _of_distributions(
         reading.actions,
     )
     made.described += reading.note
+    made.clips = SQUASH
     return made

@@ -79,6 +79,11 @@ class Environment:
         params = np.ascontiguousarray(border.numbers("params", self.params), dtype=np.float64).ravel()
         object.__setattr__(self, "params", params)
 
+    @property
+    def certain(self) -> bool:
+        """Whether it leaves nothing to chance: it takes no random numbers, so that actions alone settle what happens."""
+        return self.reset_uniforms == self.step_uniforms == 0
+
     def code(self, number: Any) -> np.ndarray:
         """Addresses of the pieces, in the order of `EnvironmentCode`."""
         return np.array([self.reset.address(number), self.step.address(number)], dtype=np.int64)

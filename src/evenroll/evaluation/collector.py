@@ -24,12 +24,23 @@ class Collector(SavedRecorder):
     """Chooses actions so that the data as a whole is on-policy, keeps the data, and says what the policy is worth."""
 
     def result(
-        self, *, estimator: EstimatorLike | None = None, confidence: float = 0.95, interval: str = "auto"
+        self,
+        *,
+        estimator: EstimatorLike | None = None,
+        confidence: float = 0.95,
+        interval: str = "auto",
+        bounds: tuple[float, float] | None = None,
     ) -> Evaluation:
-        """The evaluation of the data so far, as `evaluate` would return it."""
+        """The evaluation of the data so far, as `evaluate` would return it.
+
+        bounds  the smallest and the largest possible return, if they are known, as for `evaluate`
+        """
         self.check_copy()
         policy = self.model.engine
         sampler = self.sampler if policy is not None else OnPolicy()
         described = self.model.described
-        seen = Seen(self.rollouts(), policy, sampler, self.divergence, described, NAME, self.seed, self.remark)
-        return report(seen, look_for(estimator, self.initial, interval, False, None, confidence), confidence)
+        seen = Seen(
+            self.rollouts(), policy, sampler, self.divergence, described, NAME, self.seed, self.remark,
+            open_episodes=self.open_episodes,
+        )  # fmt: skip
+        return report(seen, look_for(estimator, self.initial, interval, False, bounds, confidence), confidence)

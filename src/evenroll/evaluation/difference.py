@@ -31,7 +31,7 @@ from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, NoInterval
-from evenroll.intervals.outcomes import around, other_outcomes, rare_differences
+from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import with_interval
 from evenroll.text.specs import whole_number
@@ -156,6 +156,9 @@ def _compared(
     alone = (
         None if first.half_width is None or second.half_width is None else math.hypot(first.half_width, second.half_width)
     )
+    if first.runs_away or second.runs_away:  # neither value is to be trusted, and so their difference is not
+        which = "the first policy" if first.runs_away else "the second policy"
+        interval = NoInterval(f"{which}: {(first if first.runs_away else second).why}")
     if isinstance(interval, NoInterval):
         return Difference(value, None, None, confidence, interval.why, None, alone, first, second)
     return Difference(value, interval.low, interval.high, confidence, None, interval.note, alone, first, second)
@@ -198,4 +201,5 @@ def _estimated(
     theirs = [parts[1].negative()] if parts[1] is not None else []
     fit = regress(gaps, ours + theirs, starts_of(data[0]))
     made = balanced_interval(fit, gaps, fit.value, confidence, estimator="score")
+    made = as_far_as_seen(made, gaps, confidence) if made.exact else made
     return fit.value, around(made, rare_differences(gaps, confidence))

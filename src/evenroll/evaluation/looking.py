@@ -14,18 +14,25 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import NoEstimate, SpecError
 from evenroll.estimators import Estimator, get_estimator
-from evenroll.estimators.imbalance import imbalance
-from evenroll.estimators.importance import effective_sample_size, largest_weight
+from evenroll.estimators.imbalance import beyond_balance, imbalance
+from evenroll.estimators.importance import (
+    effective_sample_size,
+    largest_weight,
+    trajectory_log_weights,
+    weights_that_do_not_fit,
+)
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import ScoreRegression, score_regression
 from evenroll.evaluation.noise import noise_budget
 from evenroll.evaluation.result import Evaluation, Quantity
 from evenroll.intervals.balanced import estimate_with_interval
 from evenroll.intervals.independent import Interval, NoInterval
+from evenroll.intervals.outcomes import as_far_as_seen, within
 from evenroll.policies import External, Policy
 from evenroll.samplers import Sampler
 
 MEAN = get_estimator("mc")
+WORTH_TELLING = 0.2  # a bias of a fifth of the standard error costs a 95 % interval half a percent of coverage; a choice
 BOUNDS = {"length": (1.0, math.inf), "success": (0.0, 1.0)}  # what a quantity can be at all
 
 
@@ -49,11 +56,13 @@ class Look:
         policy: Policy | None,
         sampler: Sampler,
         confidence: float,
+        certain: bool = False,
         fit: ScoreRegression | None = None,
     ) -> tuple[float, Interval | NoInterval]:
         """The estimate, and the interval that belongs to it or the reason why there is none.
 
-        fit  the score regression of the data, if it is at hand already
+        certain  whether the environment is known to leave nothing to chance, now and ever
+        fit      the score regression of the data, if it is at hand already
         """
         estimator = self.estimator
         if policy is None and estimator.name not in ("mc", "score"):
@@ -72,11 +81,35 @@ class Look:
             raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
         if isinstance(interval, Interval) and not math.isfinite(interval.high - interval.low):
             return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
+        if isinstance(interval, Interval) and estimator.name == "ois":
+            unfit = weights_that_do_not_fit(trajectory_log_weights(data))
+            if unfit is not None:
+                return value, NoInterval(unfit)
+        if isinstance(interval, Interval) and interval.exact and not certain:
+            interval = within(as_far_as_seen(interval, data.returns, confidence), self.bounds)
+        if isinstance(interval, Interval) and interval.kind == "score" and policy is not None:
+            interval = _allowing_for_initial_data(interval, data, policy, self.bounds)
         if isinstance(interval, Interval) and interval.kind == "score":
             away = runs_away(data, policy, sampler)
             if away is not None:
                 return value, NoInterval(away)
         return value, interval
+
+
+def _allowing_for_initial_data(
+    interval: Interval, data: Rollouts, policy: Policy, bounds: tuple[float, float] | None
+) -> Interval:
+    """The interval, widened by what initial data of another policy may do to the mean although it was balanced."""
+    shift = beyond_balance(data, policy) * float(data.returns.std())
+    if shift <= 0.0:
+        return interval
+    found = (
+        f"the initial data was collected by another policy, and the interval allows {shift:.2g} for what balancing does not "
+        "make up for; without that data it may be narrower"
+    )
+    note = found if interval.note is None else f"{interval.note}; {found}"
+    wider = replace(interval, low=interval.low - shift, high=interval.high + shift, note=note, fallback=True)
+    return within(wider, bounds)
 
 
 def runs_away(data: Rollouts, policy: Policy | None, sampler: Sampler) -> str | None:
@@ -103,6 +136,8 @@ class Seen:
     """What a report is about: data, and how it was collected.
 
     remark     what to know of the policy, such as why nothing was balanced
+    certain    whether the environment is known to leave nothing to chance
+    open_episodes  how many episodes had begun and not ended when the data was looked at, so that they do not count
     no_resets  why there are no further resets, or fewer than were asked for
     """
 
@@ -115,6 +150,8 @@ class Seen:
     seed: int
     remark: str | None = None
     warnings: tuple[str, ...] = ()
+    certain: bool = False
+    open_episodes: int = 0
     no_resets: str | None = None
 
     @functools.cached_property
@@ -123,7 +160,7 @@ class Seen:
         return None if self.data.episodes < 3 else score_regression(self.data, self.policy)
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(self.data, self.policy, self.sampler, confidence, self.fit)
+        return look.at(self.data, self.policy, self.sampler, confidence, self.certain, self.fit)
 
 
 def report(
@@ -171,7 +208,7 @@ def report(
             action_share=None if budget is None else budget.actions,
             remark=seen.remark,
             quantities=_quantities(seen, confidence),
-            warnings=seen.warnings,
+            warnings=(*seen.warnings, *left_out(data, seen.open_episodes)),
             mean=_quantity(*plain),
             resets=0 if data.resets is None else len(data.resets),
             no_resets=seen.no_resets,
@@ -190,6 +227,27 @@ def _on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
 def _quantity(value: float, interval: Interval | NoInterval) -> Quantity:
     low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)
     return Quantity(value, low, high)
+
+
+def left_out(data: Rollouts, episodes: int) -> tuple[str, ...]:
+    """What to say of episodes side by side that had not ended when somebody looked; nothing where they hardly matter.
+
+    At any moment a long episode is more likely to be open than a short one. By renewal theory, m open episodes take
+    (m − 1) Cov(G, T) / (n E[T]) from the mean of the n others. A single one takes nothing to this order: when an episode
+    lasts long, fewer others have ended, and the two effects on their mean cancel.
+    """
+    if episodes < 2 or data.episodes < 3:
+        return ()
+    together = np.cov(data.returns, data.lengths)
+    error = math.sqrt(float(together[0, 0]) / data.episodes)
+    leaning = (episodes - 1) * float(together[0, 1]) / float(data.lengths.mean()) / data.episodes
+    if not abs(leaning) > WORTH_TELLING * error:
+        return ()
+    return (
+        f"{episodes} episodes that had not ended are left out, and long ones are left out more often than short ones: the "
+        f"value is too {'low' if leaning > 0.0 else 'high'} by about {abs(leaning):.2g} for that; let every lane finish the "
+        "same number of episodes",
+    )
 
 
 def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:

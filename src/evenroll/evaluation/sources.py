@@ -49,9 +49,11 @@ class Source(Protocol):
     sampler    how actions are chosen
     seed       the seed; the same seed gives the same episodes
     warnings   what a result has to say about what stands around the environment
+    certain    whether nothing but the actions is left to chance, for all that can ever happen there
     episodes   how many new episodes have finished so far
     steps      how many new steps were taken so far
     resets     what further resets have shown, beside those that the episodes began with
+    open_episodes  how many episodes have begun and not ended
     """
 
     name: str
@@ -61,6 +63,7 @@ class Source(Protocol):
     seed: int
     warnings: tuple[str, ...]
     resets: Resets
+    certain: bool
 
     @property
     def remark(self) -> str | None: ...
@@ -70,6 +73,8 @@ class Source(Protocol):
     def steps(self) -> int: ...
     @property
     def divergence(self) -> Divergence: ...
+    @property
+    def open_episodes(self) -> int: ...
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
         """Go on until there are this many new episodes, or steps, in all.
 
@@ -99,10 +104,7 @@ class DomainSource:
         seed = whole_number("seed", seed, 0)
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
         if model.engine is None:
-            raise SpecError(
-                f"the policy has no action probabilities that are known: {domain.name} runs as a Gymnasium environment "
-                "then; pass that to `evaluate`"
-            )
+            raise SpecError(_as_environment(domain, deterministic))
         self.name, self.described, self.seed = str(domain), model.described, seed
         engine = model.engine
         self.policy: Policy | None = engine
@@ -120,7 +122,7 @@ class DomainSource:
         )
         self.environment = domain.trial_environment((seed,))
         self.environment.check(engine)
-        self.resets = Resets(_asked(resets))
+        self.resets, self.certain = Resets(_asked(resets)), self.environment.certain
         self._data: Rollouts | None = None
         self._parts: list[Rollouts] = []  # what was collected since `_data` was put together
 
@@ -135,6 +137,10 @@ class DomainSource:
     @property
     def divergence(self) -> Divergence:
         return self.driver.divergence
+
+    @property
+    def open_episodes(self) -> int:
+        return 0  # the data of a trial says so itself (`unfinished`)
 
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
         part = FIRST_PART
@@ -174,6 +180,8 @@ class DomainSource:
 
 class EnvironmentSource:
     """A Gymnasium environment, a vector environment, or Stable-Baselines3's."""
+
+    certain = False  # nobody can tell of an environment that lives elsewhere
 
     def __init__(
         self, env: Any, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
@@ -221,6 +229,10 @@ class EnvironmentSource:
         return self.recorder.divergence
 
     @property
+    def open_episodes(self) -> int:
+        return sum(episode >= 0 for episode in self.recorder._episode)
+
+    @property
     def remark(self) -> str | None:
         return self.recorder.remark
 
@@ -246,6 +258,18 @@ class EnvironmentSource:
 
 def _asked(resets: int | None) -> int | None:
     return None if resets is None else whole_number("resets", resets, 0)
+
+
+def _as_environment(domain: Domain, deterministic: bool) -> str:
+    """What to do with a policy that leaves nothing to balance, for which no domain is compiled."""
+    name, more = domain.gymnasium_id, ", deterministic=True" if deterministic else ""
+    env = "evenroll.domains.gymnasium_env.make_environment(domain)" if name is None else repr(name)
+    text = (
+        f"the policy is deterministic, so there is nothing to balance, and {domain.name} is compiled for what there is; its "
+        f"Gymnasium environment does it: evenroll.evaluate({env}, policy{more})"
+    )
+    options = " --deterministic" if deterministic else ""
+    return text if name is None else f"{text}, or evenroll evaluate {name} --policy FILE{options}"
 
 
 def source_of(
