@@ -47,6 +47,7 @@ class Model:
     memory     what a policy remembers during an episode, for each lane
     masked     whether it observes masks of its actions beside the environment's observation (masks.py)
     clips      what to say if actions were drawn outside the environment's bounds, and clipped; None where that is usual
+    critic     observations [n, …] → [n], the value that the model's own critic gives to them; None if it has none
     """
 
     described: str
@@ -63,6 +64,7 @@ class Model:
     memory: LaneMemory | None = None
     masked: bool = False
     clips: str | None = None
+    critic: Callable[[Any], np.ndarray] | None = None
 
     def of_rows(self, rows: np.ndarray, lengths: np.ndarray | None = None) -> tuple[np.ndarray | None, np.ndarray]:
         """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evenroll.adapters.cleanrl_agents import agent_call, agent_step
+from evenroll.adapters.cleanrl_agents import agent_call, agent_critic, agent_step
 from evenroll.adapters.contract import Model, deterministic
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.recurrent import remembering_policy, step_of
@@ -37,6 +37,7 @@ def module_policy(module: Any, observations: Observations, actions: Actions, mos
             call = agent_call(module, tensors, actions) or (lambda batch: module(tensors(batch)))
             make = _most_likely if most_likely else functools.partial(network, compile=compile)
             made = make(call, module, observations, actions, name=name)
+            made.critic = agent_critic(module, tensors)
         made.clips = None if most_likely else SQUASH
     except Exception:
         module.train(was_training)

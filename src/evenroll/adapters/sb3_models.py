@@ -54,7 +54,22 @@ def sb3_model(
         policy.set_training_mode(was_training)
         raise
     made.restore.append(lambda: policy.set_training_mode(was_training))
+    made.critic = _critic(policy, made.masked)
     return made
+
+
+def _critic(policy: Any, masked: bool) -> Callable[[Any], np.ndarray] | None:
+    """The value V(s) that the model's critic gives. A critic that remembers is left out: it has no value of a state alone."""
+    if not hasattr(policy, "predict_values") or hasattr(policy, "lstm_actor"):
+        return None
+
+    def values(batch: Any) -> np.ndarray:
+        policy.set_training_mode(False)
+        with torch.inference_mode():
+            x = policy.obs_to_tensor(batch["observation"] if masked else batch)[0]
+            return np.asarray(policy.predict_values(x).double().numpy().reshape(-1))
+
+    return values
 
 
 def _recognised(
