@@ -16,6 +16,7 @@ from evenroll.adapters.contract import Model
 from evenroll.adapters.functions import function_policy
 from evenroll.adapters.our_policies import our_policy
 from evenroll.adapters.probing import random_states_kept
+from evenroll.adapters.sb3_saved import SavedModel
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.adapters.spaces import Actions, Observations
 from evenroll.errors import PolicyError, SpecError
@@ -52,8 +53,8 @@ def _recognised(
         policy = load_sb3(policy) if str(policy).endswith(".zip") else load_policy(policy)
     if isinstance(policy, Policy):
         return our_policy(policy, observation_space, action_space, deterministic)
-    from_sb3 = _is_sb3(policy)
-    if from_sb3:
+    from_sb3, saved = _is_sb3(policy), isinstance(policy, SavedModel)
+    if from_sb3 or saved:
         observation_space = observation_space or policy.observation_space
         action_space = action_space or policy.action_space
     if observation_space is None or action_space is None:
@@ -62,7 +63,11 @@ def _recognised(
             "observation_space and action_space=env.action_space (on the command line --env ENV)"
         )
     observations, actions = Observations.of(observation_space), Actions.of(action_space)
-    if from_sb3:
+    if isinstance(policy, SavedModel):
+        from evenroll.adapters.sb3_networks import policy_of
+
+        policy = policy_of(policy, observation_space, action_space)
+    if from_sb3 or saved:
         from evenroll.adapters.sb3_models import sb3_model
 
         return sb3_model(policy, observations, actions, deterministic, compile, takes_masks(policy))
@@ -88,5 +93,8 @@ def _is_sb3(policy: Any) -> bool:
 
 def takes_masks(policy: Any) -> bool:
     """Whether a model of sb3-contrib must be told which of its actions are allowed."""
+    if isinstance(policy, SavedModel):
+        return policy.kind.acts == "masked"
     kinds = type(getattr(policy, "policy", policy)).__mro__
-    return any(kind.__module__.startswith("sb3_contrib.common.maskable") for kind in kinds)
+    contrib = any(kind.__module__.startswith("sb3_contrib.common.maskable") for kind in kinds)
+    return contrib or getattr(policy, "takes_masks", False) is True

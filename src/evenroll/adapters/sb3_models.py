@@ -44,7 +44,7 @@ def sb3_model(
     model: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool, takes_masks: bool
 ) -> Model:
     """A model, or its policy alone. With `most_likely` its actions are those of `predict(…, deterministic=True)`."""
-    name = type(model).__name__
+    name = model.name if hasattr(model, "saved") else type(model).__name__
     policy = getattr(model, "policy", model)
     _check_spaces(name, policy, observations, actions)
     was_training = bool(getattr(policy, "training", False))
@@ -59,7 +59,7 @@ def sb3_model(
 
 
 def _critic(policy: Any, masked: bool) -> Callable[[Any], np.ndarray] | None:
-    """The value V(s) that the model's critic gives. A critic that remembers is left out: it has no value of a state alone."""
+    """The value V(s) that the model's critic gives. One that remembers is left out: it has no value of a state alone."""
     if not hasattr(policy, "predict_values") or hasattr(policy, "lstm_actor"):
         return None
 
@@ -147,7 +147,7 @@ def _masked(policy: Any, name: str, observations: Observations, actions: Actions
     def call(batch: Any) -> Any:
         result = policy.get_distribution(policy.obs_to_tensor(batch["observation"])[0], batch["action_mask"])
         parts = getattr(result, "distributions", None)  # several actions at once
-        return result.distribution if parts is None else list(parts)
+        return getattr(result, "distribution", result) if parts is None else list(parts)
 
     made = network(call, policy, observed, actions, False, f"{name} with its masks")
     made.masked = True
