@@ -243,4 +243,5 @@ def test_the_models_own_critic(ppo: PPO, sac: Any) -> None:
             theirs = ppo.policy.predict_values(torch.as_tensor(x)).numpy()[:, 0]
         assert model.critic(x).shape == (7,)
         np.testing.assert_allclose(model.critic(x), theirs, rtol=1e-6)
+        model.close()
     assert as_model(sac, Walk(BOX).observation_space, BOX).critic is None

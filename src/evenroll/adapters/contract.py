@@ -47,6 +47,13 @@ class Model:
     memory     what a policy remembers during an episode, for each lane
     masked     whether it observes masks of its actions beside the environment's observation (masks.py)
     clips      what to say if actions were drawn outside the environment's bounds, and clipped; None where that is usual
+    play       (observations [n, …], noise [n, dim]) → actions as the environment wants them, where `actions` are not what is
+               played but the noise behind it. It is asked right after `encode` of the same observations.
+    noise_of   (observations [n, …], actions [n, …] as rows) → the noise behind them; None where it cannot be told
+    likeliest  observations [n, …] → the likeliest actions, where the noise behind them does not tell
+    clipped    the share of the actions that were clipped, where `actions` does not tell
+    played_actions  what the environment gets, where `actions` are noise
+    chunk      how many actions in a row come of one decision; then `play` gives them as [n, chunk, …]
     critic     observations [n, …] → [n], the value that the model's own critic gives to them; None if it has none
     """
 
@@ -64,7 +71,25 @@ class Model:
     memory: LaneMemory | None = None
     masked: bool = False
     clips: str | None = None
+    play: Callable[[Any, np.ndarray], Any] | None = None
+    noise_of: Callable[[Any, np.ndarray], np.ndarray] | None = None
+    likeliest: Callable[[Any], Any] | None = None
+    clipped: Callable[[], float] | None = None
+    chunk: int = 1
+    played_actions: Actions | None = None
     critic: Callable[[Any], np.ndarray] | None = None
+
+    @property
+    def environment_actions(self) -> Actions:
+        """The actions of the environment. They are those that are balanced, unless the noise behind them is."""
+        return self.actions if self.played_actions is None else self.played_actions
+
+    def to_env(self, batch: Any, rows: np.ndarray, batched: bool) -> Any:
+        """What the environment gets for the rows [n, dim] that were drawn at a batch of observations."""
+        if self.play is not None:
+            played = self.play(batch, rows)
+            return played if batched else _first(played)
+        return self.actions.to_envs(rows) if batched else self.actions.to_env(rows[0])
 
     def of_rows(self, rows: np.ndarray, lengths: np.ndarray | None = None) -> tuple[np.ndarray | None, np.ndarray]:
         """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions.
@@ -126,7 +151,7 @@ class Model:
             return self.why
         if self.clips is None or len(actions) == 0:
             return None
-        share = self.actions.clipped(actions)
+        share = self.actions.clipped(actions) if self.clipped is None else self.clipped()
         outside = f"{share:.0%} of the actions were drawn outside the bounds of the action space, and clipped to them"
         return f"{outside}: {self.clips}" if share else None
 
@@ -135,6 +160,13 @@ class Model:
         for undo in self.restore:
             undo()
         self.restore.clear()
+
+
+def _first(batch: Any) -> Any:
+    """The first of a batch of actions."""
+    if isinstance(batch, dict):
+        return {key: _first(part) for key, part in batch.items()}
+    return tuple(_first(part) for part in batch) if isinstance(batch, tuple) else batch[0]
 
 
 def deterministic(kind: str, observations: Observations, actions: Actions, decide: Callable[[Any], Any]) -> Model:

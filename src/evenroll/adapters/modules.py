@@ -65,6 +65,16 @@ def network(
     what = f"{torch_policy.width} features" if torch_policy.head is not None else "no features found: no linear layer"
     made.described, made.encode = f"{name} through torch, {what}{note}", torch_policy.encode
     made.engine = External(torch_policy.width, choices=actions.choices, gaussian=actions.real)
+    noise = torch_policy.reading.noise
+    if noise is not None:
+        made.torch = None  # ROS through torch follows the score of the action, not that of its noise
+
+        def noise_of(batch: Any, rows: np.ndarray) -> np.ndarray:
+            torch_policy.outputs(batch)
+            return noise.noise_of(rows)
+
+        made.play, made.noise_of = lambda batch, rows: noise.played(rows), noise_of
+        made.clipped, made.played_actions = lambda: noise.clipped, noise.env
     return made
 
 
@@ -77,8 +87,11 @@ def _most_likely(call: Callable[[Any], Any], module: Any, observations: Observat
     torch_policy.close()
     playing = torch_policy.reading.actions
 
+    noise = torch_policy.reading.noise
+
     def decide(batch: Any) -> Any:
-        return playing.to_envs(playing.distribution.mode(torch_policy.outputs(batch)))
+        outputs = torch_policy.outputs(batch)
+        return playing.to_envs(playing.distribution.mode(outputs)) if noise is None else noise.likeliest()
 
     return deterministic(name, observations, actions, decide)
 

@@ -208,7 +208,7 @@ class Recorder:
             log_e[lanes] = self.ros.learn(model.observations.take(batch, lanes), stepper.actions[lanes])
             encoded = model.encode(batch)
         self._record(lanes, encoded, batch, stepper.actions, log_e, stepper.log_b)
-        return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
+        return model.to_env(batch, stepper.actions, self.batched)
 
     def _decide(self, batch: Any, lanes: list[int]) -> Any:
         """Ask a deterministic policy, and record what it says. Its observations must be as finite as anybody's."""

@@ -226,7 +226,7 @@ def _check_type(types: Any, name: str, kind: Any, depth: int = 0) -> None:
     if types.is_struct(kind) and depth == 0:
         for field in kind:
             _check_type(types, f"{name}.{field.name}", field.type, depth + 1)
-    elif types.is_list(kind) or types.is_fixed_size_list(kind):
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         if depth == DEEPEST:
             raise DataError(f"column {name} has lists in lists in lists")
         _check_type(types, name, kind.value_type, depth + 1)
