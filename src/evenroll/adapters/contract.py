@@ -4,6 +4,7 @@ Each kind has a file beside this one, and `model.py` recognises which kind it wa
 
 our_policies.py  a file, table or MLP of ours            sb3_models.py  models of Stable-Baselines3 and sb3-contrib
 modules.py       torch modules, CleanRL's agents         functions.py   functions of an observation
+sb3_networks.py  models in zips, read not executed       latent_noise.py  functions of an observation and of noise
 
 A policy whose action probabilities are not known, or that has none, is run as it is (`decide`), and nothing is balanced.
 """
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 CHECKED = 64  # about how many observations that were met a policy is asked about again, after the collection
 CHUNK = 1024  # how many observations go through a network at once
+CHUNKS = (
+    "a step is a decision, which is played as up to {0} actions: the steps, the lengths of episodes and the discount are those "
+    "of decisions, and the reward of a step is that of its actions, discounted from its first one on"
+)
 DETERMINISTIC = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
@@ -149,6 +154,8 @@ class Model:
         """What to know of the policy beside its value, given the actions [N, dim] that were drawn."""
         if self.why is not None:
             return self.why
+        if self.chunk > 1:
+            return CHUNKS.format(self.chunk)
         if self.clips is None or len(actions) == 0:
             return None
         share = self.actions.clipped(actions) if self.clipped is None else self.clipped()

@@ -1,7 +1,7 @@
 """A policy of any make, as the loop needs it. `as_model` recognises which of these it was given:
 
 one of ours (file, table, MLP) · model of Stable-Baselines3 or sb3-contrib · torch module or CleanRL agent · function of one
-observation that gives probabilities, a distribution or an action
+observation that gives probabilities, a distribution or an action · function of an observation and of noise
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import gymnasium as gym
 
 from evenroll.adapters.contract import Model
 from evenroll.adapters.functions import function_policy
+from evenroll.adapters.latent_noise import LatentNoise, latent_policy
 from evenroll.adapters.our_policies import our_policy
 from evenroll.adapters.probing import random_states_kept
 from evenroll.adapters.sb3_saved import SavedModel
@@ -76,6 +77,8 @@ def _recognised(
         from evenroll.adapters.modules import module_policy
 
         return module_policy(policy, observations, actions, deterministic, compile)
+    if isinstance(policy, LatentNoise):
+        return latent_policy(policy, observations, actions, deterministic)
     if callable(policy) and not isinstance(policy, type):
         return function_policy(policy, observations, actions, deterministic)
     what = f"the class {policy.__name__}: make an object of it" if isinstance(policy, type) else f"a {type(policy).__name__}"

@@ -75,7 +75,8 @@ class NoiseMap:
 
     def read(self, result: Any) -> np.ndarray:
         """Take over the distributions of a batch. Returns the numbers that describe them, [n, …]."""
-        results = [result] if not self.env.parts else self.env.split(result) if isinstance(result, dict) else list(result)
+        several = self.env.split(result) if isinstance(result, dict) and self.env.parts else result
+        results = list(several) if isinstance(several, list | tuple) and self.env.parts else [several]
         if len(results) != len(self.heads):
             raise PolicyError(f"the policy gives {len(results)} distributions for {len(self.heads)} actions")
         self.parts = [_part(x, head) for x, head in zip(results, self.heads, strict=True)]
@@ -150,9 +151,8 @@ def _part(result: Any, head: Actions) -> Part:
         raise PolicyError(f"the policy gives a {type(result).__name__} of {type(base).__name__} for actions {head.space}")
     for transform in transforms:
         part = _transformed(part, transform)
-    dim = part.width if not head.choices else len(head.choices)
-    if bool(head.choices) != isinstance(base, Categorical | OneHotCategorical | Bernoulli) or dim != head.dim:
-        raise PolicyError(f"the policy gives a {type(base).__name__} of {dim} numbers for actions {head.space}")
+    if bool(head.choices) != isinstance(base, Categorical | OneHotCategorical | Bernoulli) or part.width != head.dim:
+        raise PolicyError(f"the policy gives a {type(base).__name__} of {part.width} numbers for actions {head.space}")
     return part
 
 
@@ -217,9 +217,7 @@ def _transformed(part: Part, transform: Any) -> Part:
     if isinstance(transform, AffineTransform):
         b, a = (np.asarray(torch.as_tensor(x).detach().double()) for x in (transform.loc, transform.scale))
         likeliest = b + a * part.likeliest
-        return Part(
-            part.width, part.parameters, lambda z: b + a * part.play(z), lambda x: part.undo((x - b) / a), likeliest
-        )
+        return Part(part.width, part.parameters, lambda z: b + a * part.play(z), lambda x: part.undo((x - b) / a), likeliest)
     if isinstance(transform, TanhTransform):
         return Part(
             part.width, part.parameters, lambda z: np.tanh(part.play(z)),

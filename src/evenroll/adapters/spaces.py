@@ -60,8 +60,9 @@ class Actions:
                 return cls(space, choices, 0, parts=parts)
             return cls(space, (), sum(part.dim for part in parts), parts=parts)
         raise SpecError(
-            f"actions of type {space} are not supported: Discrete, MultiDiscrete, MultiBinary, Box, Dicts and Tuples of them "
-            "are; wrap the environment: gymnasium.wrappers.TransformAction(env, to_its_actions, gymnasium.spaces.Discrete(n))"
+            f"actions of type {space} are not supported: Discrete, MultiDiscrete, MultiBinary, Box, and Dicts and Tuples of "
+            "them are; wrap the environment: gymnasium.wrappers.TransformAction(env, to_its_actions, "
+            "gymnasium.spaces.Discrete(n))"
         )
 
     @property
@@ -176,8 +177,8 @@ class Actions:
     def from_env(self, actions: Any) -> np.ndarray:
         """Recorded actions [N, …] as rows [N, dim]. A squash is undone, within what the numbers can tell."""
         if self.parts:
-            rows = [part.from_env(x) for part, x in zip(self.parts, self.split(actions), strict=True)]
-            return np.concatenate(rows, axis=1)
+            several = [part.from_env(x) for part, x in zip(self.parts, self.split(actions), strict=True)]
+            return np.concatenate(several, axis=1)
         rows = np.asarray(actions)
         if isinstance(self.space, gym.spaces.Discrete):
             return np.asarray(rows.reshape(-1, 1) - int(self._start), dtype=np.float64)

@@ -79,7 +79,8 @@ class Recorder:
             if isinstance(policy, Model)
             else as_model(policy, observation_space, action_space, deterministic=deterministic, compile=compile)
         )
-        self.gamma, self.seed, self.horizon = gamma, seed, horizon
+        self.step_gamma, self.seed, self.horizon = gamma, seed, horizon
+        self.gamma = gamma = gamma**self.model.chunk  # that of a decision, of which several actions may come
         self.longest = LONGEST_EPISODE
         self.batched, self.lanes = lanes is not None, lanes or 1
         lanes = self.lanes

@@ -81,7 +81,9 @@ def _noise_of(model: Model, data: Rollouts, observations: np.ndarray, outputs: n
         return given
     if model.noise_of is None:
         raise DataError("the data has no noise of the policy, and actions do not tell which noise they came of")
-    shaped = [(model.observations.shaped(observations[i : i + CHUNK]), given[i : i + CHUNK]) for i in range(0, len(given), CHUNK)]
+    shaped = [
+        (model.observations.shaped(observations[i : i + CHUNK]), given[i : i + CHUNK]) for i in range(0, len(given), CHUNK)
+    ]
     return np.concatenate([np.zeros((0, model.actions.dim)), *(model.noise_of(*part) for part in shaped)])
 
 
