@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 CHECKED = 64  # about how many observations that were met a policy is asked about again, after the collection
 CHUNK = 1024  # how many observations go through a network at once
 CHUNKS = (
-    "a step is a decision, which is played as up to {0} actions: the steps, the lengths of episodes and the discount are those "
-    "of decisions, and the reward of a step is that of its actions, discounted from its first one on"
+    "a step is a decision, which is played as up to {0} actions: the steps, the lengths of episodes and the discount are "
+    "those of decisions, and the reward of a step is that of its actions, discounted from its first one on"
 )
 DETERMINISTIC = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 

@@ -22,8 +22,8 @@ PROBABILITY_ERROR = 1e-3  # how far the sum of the probabilities that a function
 LEAST_LOG = -800.0  # the logarithm that stands for probability 0: e⁻⁸⁰⁰ is 0 in double precision
 PROBES = 16  # how many observations a function is tried on; it is asked about each of them several times
 CHANGES = (
-    "{0} gives other probabilities when it is asked again about the same observation, so it draws or remembers: have it give "
-    "the same probabilities always, or the action that it draws"
+    "{0} gives other probabilities when it is asked again about the same observation, so it draws or remembers: have it "
+    "give the same probabilities always, or the action that it draws"
 )
 DRAWS = (
     "the policy draws its own actions, or remembers: asked again about the same observation, it did something else. "

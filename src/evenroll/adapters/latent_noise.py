@@ -147,8 +147,8 @@ class _Acting:
         shape = (len(noise), *([latent.chunk] if latent.chunk > 1 else []), *self.shape)
         if given.size != int(np.prod(shape)) or given.dtype.kind not in "biuf" or not np.isfinite(given).all():
             raise PolicyError(
-                f"{self.name} gives an array of shape {list(given.shape)} for {len(noise)} observations, or numbers that are "
-                f"not finite: wanted is {list(shape)}, actions of {actions.space}"
+                f"{self.name} gives an array of shape {list(given.shape)} for {len(noise)} observations, or numbers that "
+                f"are not finite: wanted is {list(shape)}, actions of {actions.space}"
             )
         if isinstance(actions.space, gym.spaces.Box):
             given = np.clip(given.reshape(shape), actions.space.low, actions.space.high)
