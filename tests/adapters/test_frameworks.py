@@ -83,7 +83,7 @@ def test_torchrl_recipe(kind: str) -> None:
 
 
 def test_tianshou_recipe() -> None:
-    pytest.importorskip("tianshou.policy", exc_type=ImportError)
+    pytest.importorskip("tianshou", exc_type=ImportError)
     from tianshou.utils.net.common import Net
     from tianshou.utils.net.discrete import DiscreteActor
 

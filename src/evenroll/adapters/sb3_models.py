@@ -17,7 +17,7 @@ from typing import Any, cast
 import gymnasium as gym
 import numpy as np
 import torch
-from torch.distributions import Categorical, Normal
+from torch.distributions import Normal
 
 from evenroll.adapters.contract import Model, deterministic
 from evenroll.adapters.masks import with_masks
@@ -25,6 +25,7 @@ from evenroll.adapters.modules import network
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.recurrent import remembering_policy
 from evenroll.adapters.spaces import Actions, Observations
+from evenroll.adapters.torch_results import IMPOSSIBLE, Logits
 from evenroll.errors import PolicyError
 from evenroll.policies.external import External
 
@@ -191,12 +192,12 @@ def _greedy(model: Any, policy: Any, name: str, observations: Observations, acti
         made.why = GREEDY.format(name)
         return made
     n = actions.choices[0]
+    of_best = (torch.full((n, n), epsilon / n, dtype=torch.float64) + (1.0 - epsilon) * torch.eye(n)).log()
+    of_best = of_best.clamp(min=IMPOSSIBLE)
 
     def call(batch: Any) -> Any:
         best = policy._predict(policy.obs_to_tensor(batch)[0], deterministic=True).reshape(-1)
-        p = torch.full((len(best), n), epsilon / n, dtype=torch.float64)
-        p[torch.arange(len(best)), best] += 1.0 - epsilon
-        return Categorical(probs=p)
+        return Logits(of_best[best])
 
     made = network(call, policy, observations, actions, False, f"{name}, ε-greedy with ε = {epsilon:g}")
     made.torch = None  # the probabilities jump with the parameters: they have no gradient for ROS to follow

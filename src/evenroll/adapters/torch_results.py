@@ -8,7 +8,7 @@ every ratio π_b/π_e.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,12 @@ KNOWN = (
     "known are Categorical, OneHotCategorical, Bernoulli, Normal, Beta, MultivariateNormal, Independent of these, "
     "TransformedDistribution(Normal, [TanhTransform(), AffineTransform(bias, scale)]), and logits"
 )
+
+
+class Logits(NamedTuple):
+    """Logits that are known to be such, and finite: nothing of them is looked at again."""
+
+    rows: torch.Tensor
 
 
 class Reading:
@@ -72,6 +78,8 @@ class Reading:
         """The outputs [n, outputs]: logits, or the mean and log scale of each dimension in turn."""
         if self.noise is not None:
             return torch.zeros(len(self.noise.read(result)), 2 * self.real)
+        if isinstance(result, Logits):
+            return result.rows
         result = _unwrapped(self._several(result))
         if isinstance(result, list | tuple) and result and all(isinstance(_unwrapped(x), Normal) for x in result):
             return torch.cat([self._pairs(_unwrapped(x)) for x in result], dim=1)
