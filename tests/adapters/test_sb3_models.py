@@ -228,3 +228,20 @@ def test_the_value_is_that_of_the_librarys_own_rollouts(name: str, base_seed: in
         theirs.append(total)
     a, b = ours.rollouts().returns, np.array(theirs)
     assert abs(a.mean() - b.mean()) < 4.3 * np.sqrt(a.var() / n + b.var() / n)
+
+
+# ---- critics -------------------------------------------------------------------------------------------------------
+
+
+def test_the_models_own_critic(ppo: PPO, sac: Any) -> None:
+    """`Model.critic` is V(s) of the library, also for the likeliest actions; an actor that has no V has none."""
+    env = gym.make("CartPole-v1")
+    for most_likely in (False, True):
+        model = as_model(ppo, env.observation_space, env.action_space, deterministic=most_likely)
+        x = model.observations.probes(7)
+        with torch.no_grad():
+            theirs = ppo.policy.predict_values(torch.as_tensor(x)).numpy()[:, 0]
+        assert model.critic(x).shape == (7,)
+        np.testing.assert_allclose(model.critic(x), theirs, rtol=1e-6)
+        model.close()
+    assert as_model(sac, Walk(BOX).observation_space, BOX).critic is None

@@ -15,7 +15,7 @@ def part(apart: np.ndarray, together: float = 0.0, loose: float = 1.0) -> Action
 
 
 def test_the_best_way_explains_most_and_is_held_back() -> None:
-    """Against the formula by hand: slope x·y/x·x, times 1 − 1/F."""
+    """Against the formula by hand: slope x·y/x·x, times 1 − 3/F."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     y = 4.0 + 2.0 * X[:, 1] + rng.normal(size=30)
@@ -24,7 +24,7 @@ def test_the_best_way_explains_most_and_is_held_back() -> None:
     least = (x @ z) / (x @ x)
     rest = (z - least * x) @ (z - least * x) / 28
     assert way == 1
-    assert slope == pytest.approx(least * (1.0 - rest / (least**2 * (x @ x))))
+    assert slope == pytest.approx(least * (1.0 - 3.0 * rest / (least**2 * (x @ x))))
 
 
 def test_luck_does_not_count_backwards() -> None:
@@ -51,7 +51,7 @@ def test_an_episode_has_no_say_in_its_own_correction() -> None:
 
 @pytest.mark.parametrize("n", [8, 20, 60])
 def test_what_is_mere_noise_is_not_taken_out(n: int) -> None:
-    """Sixteen ways that explain nothing: what is left has at most the variance of the values, however lucky one of them is."""
+    """Sixteen ways that explain nothing: what is left varies at most as the values do, however lucky one of them is."""
     rng = np.random.default_rng(2)
     for _ in range(30):
         values = rng.normal(size=n)

@@ -112,6 +112,8 @@ class Rollouts:
             value = getattr(self, name)
             if value is not None:
                 columns[name] = border.numbers(name, value, DataError).view(np.ndarray)
+                if columns[name].dtype.kind == "b":  # NumPy does not subtract truth values
+                    columns[name] = columns[name].astype(np.float64)
                 if columns[name].ndim != 2 or len(columns[name]) != steps:
                     shape = list(columns[name].shape)
                     raise DataError(f"{name} has shape {shape}, which does not fit {steps} rows of numbers")

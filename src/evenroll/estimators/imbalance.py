@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
+from evenroll.engine.pace import patiently
 from evenroll.policies import MLP, External, Policy, TabularSoftmax
 
 CHUNK = 4096  # steps whose features are held at once
@@ -88,7 +89,7 @@ def _of_network(data: Rollouts, policy: MLP | External) -> Imbalance:
         S = S + distribution.scores(outputs, data.column("actions")[part]).T @ weighted
         spread = distribution.variances(outputs).sum(axis=1) / kinds
         K = K + (weighted * spread[:, None]).T @ weighted
-    power, axes = np.linalg.eigh(np.asarray(K))
+    power, axes = patiently(np.linalg.eigh, np.asarray(K))
     power = np.maximum(power, 0.0)
     ridge = max(float(power.sum()) / len(power) / max(N, 1), 1e-300)
     kept = power / (power + ridge)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numba import float32, int64, void
 
+from evenroll.engine.pace import patiently
 from evenroll.engine.pieces import compiled
 from evenroll.estimators.action_part import ActionPart, Steps, median_square, without
 from evenroll.estimators.step_features import hidden_and_scores, step_features
@@ -129,7 +130,7 @@ class _Fit:
         """
         stride = max(1, len(self.psi) // (64 * self.psi.shape[1]))  # a part of the steps is enough
         some, spread = self.psi[::stride], np.square(self.scores[::stride]).mean(axis=1)
-        power, directions = np.linalg.eigh(stride * (some.T @ (some * spread[:, None])).astype(np.float64))
+        power, directions = patiently(np.linalg.eigh, stride * (some.T @ (some * spread[:, None])).astype(np.float64))
         firm = power > FIRM * power.mean()
         return median_square((directions[:, firm].T @ self.S) ** 2 / power[firm, None])
 
@@ -165,4 +166,4 @@ def _solve(H: np.ndarray, g: np.ndarray, ridge: float) -> np.ndarray:
     """H⁻¹g with a ridge."""
     H = H.copy()
     H[np.diag_indices_from(H)] += ridge * max(float(np.trace(H)) / len(H), 1e-300)
-    return np.asarray(np.linalg.solve(H, g))
+    return np.asarray(patiently(np.linalg.solve, H, g))

@@ -56,13 +56,13 @@ class Look:
         policy: Policy | None,
         sampler: Sampler,
         confidence: float,
-        fit: ScoreRegression | None = None,
         certain: bool = False,
+        fit: ScoreRegression | None = None,
     ) -> tuple[float, Interval | NoInterval]:
         """The estimate, and the interval that belongs to it or the reason why there is none.
 
-        fit      the score regression of the data, if it is at hand already
         certain  whether the environment is known to leave nothing to chance, now and ever
+        fit      the score regression of the data, if it is at hand already
         """
         estimator = self.estimator
         if policy is None and estimator.name not in ("mc", "score"):
@@ -136,9 +136,9 @@ class Seen:
     """What a report is about: data, and how it was collected.
 
     remark     what to know of the policy, such as why nothing was balanced
-    no_resets  why there are no further resets, or fewer than were asked for
     certain    whether the environment is known to leave nothing to chance
     open_episodes  how many episodes had begun and not ended when the data was looked at, so that they do not count
+    no_resets  why there are no further resets, or fewer than were asked for
     """
 
     data: Rollouts
@@ -150,9 +150,9 @@ class Seen:
     seed: int
     remark: str | None = None
     warnings: tuple[str, ...] = ()
-    no_resets: str | None = None
     certain: bool = False
     open_episodes: int = 0
+    no_resets: str | None = None
 
     @functools.cached_property
     def fit(self) -> ScoreRegression | None:
@@ -160,7 +160,7 @@ class Seen:
         return None if self.data.episodes < 3 else score_regression(self.data, self.policy)
 
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(self.data, self.policy, self.sampler, confidence, self.fit, self.certain)
+        return look.at(self.data, self.policy, self.sampler, confidence, self.certain, self.fit)
 
 
 def report(
@@ -225,6 +225,11 @@ def _on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
     return float((z * data.returns.std(ddof=1) / found.half_width) ** 2)
 
 
+def _quantity(value: float, interval: Interval | NoInterval) -> Quantity:
+    low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)
+    return Quantity(value, low, high)
+
+
 def left_out(data: Rollouts, episodes: int) -> tuple[str, ...]:
     """What to say of episodes side by side that had not ended when somebody looked; nothing where they hardly matter.
 
@@ -244,11 +249,6 @@ def left_out(data: Rollouts, episodes: int) -> tuple[str, ...]:
         f"value is too {'low' if leaning > 0.0 else 'high'} by about {abs(leaning):.2g} for that; let every lane finish the "
         "same number of episodes",
     )
-
-
-def _quantity(value: float, interval: Interval | NoInterval) -> Quantity:
-    low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (None, None)
-    return Quantity(value, low, high)
 
 
 def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:

@@ -52,8 +52,8 @@ class Source(Protocol):
     certain    whether nothing but the actions is left to chance, for all that can ever happen there
     episodes   how many new episodes have finished so far
     steps      how many new steps were taken so far
-    open_episodes  how many episodes have begun and not ended
     resets     what further resets have shown, beside those that the episodes began with
+    open_episodes  how many episodes have begun and not ended
     """
 
     name: str
@@ -62,8 +62,8 @@ class Source(Protocol):
     sampler: Sampler
     seed: int
     warnings: tuple[str, ...]
-    certain: bool
     resets: Resets
+    certain: bool
 
     @property
     def remark(self) -> str | None: ...
@@ -122,8 +122,7 @@ class DomainSource:
         )
         self.environment = domain.trial_environment((seed,))
         self.environment.check(engine)
-        self.certain = self.environment.certain
-        self.resets = Resets(_asked(resets))
+        self.resets, self.certain = Resets(_asked(resets)), self.environment.certain
         self._data: Rollouts | None = None
         self._parts: list[Rollouts] = []  # what was collected since `_data` was put together
 
@@ -257,6 +256,10 @@ class EnvironmentSource:
             self.env.close()
 
 
+def _asked(resets: int | None) -> int | None:
+    return None if resets is None else whole_number("resets", resets, 0)
+
+
 def _as_environment(domain: Domain, deterministic: bool) -> str:
     """What to do with a policy that leaves nothing to balance, for which no domain is compiled."""
     name, more = domain.gymnasium_id, ", deterministic=True" if deterministic else ""
@@ -267,10 +270,6 @@ def _as_environment(domain: Domain, deterministic: bool) -> str:
     )
     options = " --deterministic" if deterministic else ""
     return text if name is None else f"{text}, or evenroll evaluate {name} --policy FILE{options}"
-
-
-def _asked(resets: int | None) -> int | None:
-    return None if resets is None else whole_number("resets", resets, 0)
 
 
 def source_of(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import float64, int64, void
 
 from evenroll.engine import border
+from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.simd import aligned
 from evenroll.errors import EvenrollError, PolicyError
@@ -25,6 +27,7 @@ class Policy:
     n_actions  number of actions, or None if actions are real vectors of length `action_dim`
     n_states   number of states if the observation is a state's number, else None
     obs_dim    length of the observation
+    critic     observations [N, obs_dim] → the values [N] of a critic that came with the policy, or None
     """
 
     theta: np.ndarray
@@ -36,6 +39,7 @@ class Policy:
     n_actions: int | None
     n_states: int | None = None
     choices: tuple[int, ...] = ()  # how many values each discrete action has, where a step takes several of them at once
+    critic: Callable[[np.ndarray], np.ndarray] | None = None
     first_weight: int = 0  # the entry of theta that begins a cache line
 
     @property
@@ -144,10 +148,10 @@ class Policy:
         n = len(seen)
         taken = self.checked_actions(actions, count=n)
         weight = np.ones(n) if weights is None else border.shaped("weights", weights, (n,), PolicyError)
-        if n:
-            _sum_scores(number_type(self.dtype))(
-                self.arrays(), seen.ravel(), taken.ravel(), weight, self.obs_dim, self.action_dim, total
-            )
+        call, arrays = _sum_scores(number_type(self.dtype)), self.arrays()
+        for first, last in in_parts(n, self.parameters):
+            part = slice(first, last)
+            call(arrays, seen[part].ravel(), taken[part].ravel(), weight[part], self.obs_dim, self.action_dim, total)
         return total
 
     def _at(self, obs: Any, action: Any, vector: np.ndarray | None, step: float) -> tuple[np.ndarray, float, np.ndarray]:
