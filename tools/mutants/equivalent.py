@@ -14,8 +14,6 @@ EQUIVALENT: dict[str, str] = {
     "study/bench.py: list(pool.map(lambda seed: _seconds(domain, policy, sampler, steps, seed), (1, 2))) → list(pool.map("
     "lambda seed: _seconds(domain, policy, sampler, steps, seed), (2, 2)))": "two runs are timed, whatever their seeds",
     "study/bench.py: rng = np.random.default_rng(0) → rng = np.random.default_rng(1)": "the numbers are only timed",
-    "adapters/normalization.py: DATA_LARGEST = 8 << 20 # the most bytes of a zip's member `data` → DATA_LARGEST = 8 << 40 # "
-    "the most bytes of a zip's member `data`": "a limit far from any model; the whole zip is limited before (sb3_zip.py)",
     'study/store.py: if not all(isinstance(name, str) for name in identity["measures"]) or not identity["checkpoints"]: → '
     'if not all(isinstance(name, str) for name in identity["measures"]) and not identity["checkpoints"]:': "what passes is "
     "refused by the lines that follow, in the same words",
