@@ -84,7 +84,7 @@ def _insist() -> None:
     main = threading.main_thread().ident
     for _ in range(TRIES):
         time.sleep(NOTICE)
-        found = sys._current_exceptions().get(main) if main is not None else None  # type: ignore[attr-defined]
+        found = sys._current_exceptions().get(main) if main is not None else None
         handled = found[1] if isinstance(found, tuple) else found  # Python before 3.12 gives three things
         while handled is not None:
             if isinstance(handled, KeyboardInterrupt):
