@@ -23,6 +23,7 @@ INSIDE: dict[str, str] = {
     "cli": START_UP,  # `evenroll --help` compiles nothing
     "adapters.model adapters.sb3_models": OPTIONAL,
     "adapters.model adapters.modules": OPTIONAL,
+    "adapters.model adapters.sb3_networks": OPTIONAL,
     "adapters.functions adapters.torch_results": OPTIONAL,
     "adapters.sb3_zip adapters.torch_copies": OPTIONAL,
     "collection.recorder adapters.ros_through_torch": OPTIONAL,

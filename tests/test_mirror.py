@@ -20,10 +20,8 @@ FOLDERS = {"contract", "docs", "laws", "golden"}  # those that belong to no pack
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "adapters/contract": ("contract/test_adapters.py", "every kind of policy is brought to it there"),
     "adapters/recurrent": ("adapters/test_memory.py", "every kind of policy that remembers is run there"),
-    "cli/options": ("cli/test_evaluate.py", "commands with these options are run there"),
     "cli/reproduce": ("study/test_reproduce.py", "the command is run there"),
     "collection/step": ("contract/test_samplers.py", "every sampler takes this step, alone and in a whole trial"),
-    "files/untrusted_arrow": ("files/test_corpus.py", "malicious Parquet and Arrow files are refused there"),
     "policies/heads": ("policies/test_mlp.py", "autograd checks the scores of both heads"),
     "policies/interface": ("policies/test_mlp.py", "autograd checks what is called through it"),
     "policies/mlp_pieces": ("policies/test_mlp.py", "autograd checks forward and backward pass"),

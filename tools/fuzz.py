@@ -196,7 +196,11 @@ def other_column(column: Any, rng: Random) -> Any:
 
 # ---- kinds of files: what is mutated and how it is opened ------------------------------------------------------------
 
-NAMES = ("policy", "sb3-zip", "rollouts-safetensors", "rollouts-parquet", "minari", "collector", "results-block")
+SAVED = ("squashed", "normalised", "greedy", "certain", "recurrent", "images")  # models of Stable-Baselines3
+NAMES = (
+    "policy", "sb3-zip", *(f"sb3-{name}" for name in SAVED), "rollouts-safetensors", "rollouts-parquet", "minari",
+    "collector", "results-block",
+)  # fmt: skip
 Open = Callable[[Path], Any]
 
 
@@ -210,12 +214,20 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
     from evenroll.policies import load_policy
     from evenroll.study.blocks import Block, Work, compute
     from evenroll.study.store import Store
+    from tests.files.corpus import saved_models
     from tests.files.corpus import valid as corpus
 
     model = as_model(corpus.policy(), None, None)
 
     def one(name: str) -> Callable[[Path], Path]:
         return lambda directory: corpus.valid(directory)[name]
+
+    def saved(name: str) -> tuple[Callable[[Path], Path], Mutate, Open]:
+        def make(directory: Path) -> Path:
+            (directory / "model.zip").write_bytes(saved_models.model_zip(name))
+            return directory / "model.zip"
+
+        return make, mutated_zip, lambda path: saved_models.opened(name, path)
 
     def collector(directory: Path) -> Path:
         made = Collector(model, gamma=0.9)
@@ -252,6 +264,7 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
     return {
         "policy": (one("policy"), mutated_tensors, load_policy),
         "sb3-zip": (one("sb3"), mutated_zip, load_sb3),
+        **{f"sb3-{name}": saved(name) for name in SAVED},
         "rollouts-safetensors": (one("columns"), mutated_tensors, opened),
         "rollouts-parquet": (one("parquet"), mutated_parquet, opened),
         "minari": (one("minari"), mutated_bytes, opened),

@@ -50,6 +50,7 @@ _WHERE = {
     "difference": "evaluation.difference",
     "Difference": "evaluation.difference",
     "load_sb3": "adapters.sb3_zip",
+    "LatentNoise": "adapters.latent_noise",
     "Rollouts": "collection.rollouts",
     "Policy": "policies",
     "TabularSoftmax": "policies",
@@ -70,6 +71,7 @@ _WHERE = {
 __all__ = sorted(_WHERE)
 
 if TYPE_CHECKING:
+    from evenroll.adapters.latent_noise import LatentNoise
     from evenroll.adapters.sb3_zip import load_sb3
     from evenroll.collection.given_data import as_rollouts
     from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts

@@ -36,6 +36,9 @@ class Agent(nn.Module):
             action = probs.sample()
         return action, probs.log_prob(action), probs.entropy(), self.critic(x)
 
+    def get_value(self, x):
+        return self.critic(x)
+
 
 class ImageAgent(nn.Module):
     """The same for images: a common network, and the input scaled on its way."""
@@ -179,3 +182,14 @@ def test_agents_that_do_something_else_are_refused() -> None:
     ):
         with pytest.raises(PolicyError, match=text):
             evenroll.evaluate(Walk(DISCRETE), agent, episodes=3)
+
+
+def test_the_agents_own_critic() -> None:
+    """`get_value(x)` is the model's critic; an agent without it has none."""
+    agent, walk = Agent(), Walk(DISCRETE)
+    model = as_model(agent, walk.observation_space, DISCRETE)
+    x = model.observations.probes(5)
+    with torch.no_grad():
+        theirs = agent.critic(torch.as_tensor(x)).numpy()[:, 0]
+    np.testing.assert_allclose(model.critic(x), theirs, atol=1e-6)
+    assert as_model(RealAgent(), walk.observation_space, BOX).critic is None

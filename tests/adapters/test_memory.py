@@ -171,6 +171,7 @@ def test_it_goes_on_where_it_was_saved(kind, tmp_path) -> None:
     run(first, range(10))
     first.save(tmp_path / "half.safetensors")
     second.resume(tmp_path / "half.safetensors")
+    second.go_on()
     run(second, range(10, 20))
     np.testing.assert_array_equal(second.rollouts().actions, whole.rollouts().actions)
     np.testing.assert_allclose(whole.rollouts().log_e, by_hand(step, whole.rollouts(), space), atol=1e-4)

@@ -202,8 +202,8 @@ def test_the_value_is_that_of_the_librarys_own_rollouts(name: str, base_seed: in
     """n episodes on-policy through evenroll, and as many played by `predict(deterministic=False)`, have the same mean.
 
     P(false) ≤ 1e-4 over both models: 4.3 standard errors of the difference of two independent means of n returns, which are
-    nearly normal (sums of six actions). Catches, with n = 1,000, greedy actions instead of ε = 0.5, which are 0.32 standard
-    deviations of the returns off; with n = 200, clipped instead of squashed actions, which are 2.1 off.
+    nearly normal (sums of six actions). Catches greedy actions instead of ε = 0.5, which are 0.32 standard deviations of
+    the returns off (n = 1,000), and clipped instead of squashed actions, which are 2.1 off (n = 200).
     """
     n = 200 if name == "SAC" else 1000
     space = BOX if name == "SAC" else gym.spaces.Discrete(3)
@@ -228,3 +228,20 @@ def test_the_value_is_that_of_the_librarys_own_rollouts(name: str, base_seed: in
         theirs.append(total)
     a, b = ours.rollouts().returns, np.array(theirs)
     assert abs(a.mean() - b.mean()) < 4.3 * np.sqrt(a.var() / n + b.var() / n)
+
+
+# ---- critics -------------------------------------------------------------------------------------------------------
+
+
+def test_the_models_own_critic(ppo: PPO, sac: Any) -> None:
+    """`Model.critic` is V(s) of the library, also for the likeliest actions; an actor that has no V has none."""
+    env = gym.make("CartPole-v1")
+    for most_likely in (False, True):
+        model = as_model(ppo, env.observation_space, env.action_space, deterministic=most_likely)
+        x = model.observations.probes(7)
+        with torch.no_grad():
+            theirs = ppo.policy.predict_values(torch.as_tensor(x)).numpy()[:, 0]
+        assert model.critic(x).shape == (7,)
+        np.testing.assert_allclose(model.critic(x), theirs, rtol=1e-6)
+        model.close()
+    assert as_model(sac, Walk(BOX).observation_space, BOX).critic is None

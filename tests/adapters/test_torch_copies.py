@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from evenroll.adapters.torch_copies import sequential, to_torch
+from evenroll.adapters.torch_copies import to_torch
 from evenroll.errors import PolicyError
 from evenroll.policies import External, TabularSoftmax
 from tests.helpers import MLP_CASES, make_mlp
@@ -31,17 +31,3 @@ def test_a_table_says_the_same_in_torch() -> None:
         np.testing.assert_allclose(module(torch.tensor(state)).probs.detach().numpy(), policy.table[state], rtol=1e-12)
     with pytest.raises(PolicyError, match="no torch version"):
         to_torch(External(2, choices=(2,)))
-
-
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_layers_from_their_tensors(activation: str) -> None:
-    rng = np.random.default_rng(1)
-    (w1, b1), (w2, b2) = layers = [
-        (rng.normal(size=(5, 3)), rng.normal(size=5)),
-        (rng.normal(size=(2, 5)), rng.normal(size=2)),
-    ]
-    x = rng.normal(size=(4, 3))
-    hidden = x @ w1.T + b1
-    hidden = np.tanh(hidden) if activation == "tanh" else np.maximum(hidden, 0)
-    found = sequential(layers, activation)(torch.as_tensor(x, dtype=torch.float32)).detach().numpy()
-    np.testing.assert_allclose(found, hidden @ w2.T + b2, atol=1e-5)

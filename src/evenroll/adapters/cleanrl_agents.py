@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch.distributions import AffineTransform, Categorical, Normal, TanhTransform, TransformedDistribution
 
@@ -58,6 +59,19 @@ def agent_step(module: Any, tensors: Callable[[Any], Any], actions: Actions) -> 
         return result, state
 
     return step
+
+
+def agent_critic(module: Any, tensors: Callable[[Any], Any]) -> Callable[[Any], np.ndarray] | None:
+    """The value V(s) that the agent's `get_value(x)` gives; None for modules without, and for those that remember."""
+    method = getattr(module, "get_value", None)
+    if method is None or list(inspect.signature(method).parameters) != ["x"]:
+        return None
+
+    def values(batch: Any) -> np.ndarray:
+        with torch.inference_mode():
+            return np.asarray(method(tensors(batch)).double().numpy().reshape(-1))
+
+    return values
 
 
 def _compare(name: str, said: torch.Tensor, ours: torch.Tensor) -> None:

@@ -4,6 +4,7 @@ Each kind has a file beside this one, and `model.py` recognises which kind it wa
 
 our_policies.py  a file, table or MLP of ours            sb3_models.py  models of Stable-Baselines3 and sb3-contrib
 modules.py       torch modules, CleanRL's agents         functions.py   functions of an observation
+sb3_networks.py  models in zips, read not executed       latent_noise.py  functions of an observation and of noise
 
 A policy whose action probabilities are not known, or that has none, is run as it is (`decide`), and nothing is balanced.
 """
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 CHECKED = 64  # about how many observations that were met a policy is asked about again, after the collection
 CHUNK = 1024  # how many observations go through a network at once
+CHUNKS = (
+    "a step is a decision, which is played as up to {0} actions: the steps, the lengths of episodes and the discount are "
+    "those of decisions, and the reward of a step is that of its actions, discounted from its first one on"
+)
 DETERMINISTIC = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
@@ -47,6 +52,14 @@ class Model:
     memory     what a policy remembers during an episode, for each lane
     masked     whether it observes masks of its actions beside the environment's observation (masks.py)
     clips      what to say if actions were drawn outside the environment's bounds, and clipped; None where that is usual
+    play       (observations [n, …], noise [n, dim]) → actions as the environment wants them, where `actions` are not what is
+               played but the noise behind it. It is asked right after `encode` of the same observations.
+    noise_of   (observations [n, …], actions [n, …] as rows) → the noise behind them; None where it cannot be told
+    likeliest  observations [n, …] → the likeliest actions, where the noise behind them does not tell
+    clipped    the share of the actions that were clipped, where `actions` does not tell
+    played_actions  what the environment gets, where `actions` are noise
+    chunk      how many actions in a row come of one decision; then `play` gives them as [n, chunk, …]
+    critic     observations [n, …] → [n], the value that the model's own critic gives to them; None if it has none
     """
 
     described: str
@@ -63,6 +76,25 @@ class Model:
     memory: LaneMemory | None = None
     masked: bool = False
     clips: str | None = None
+    play: Callable[[Any, np.ndarray], Any] | None = None
+    noise_of: Callable[[Any, np.ndarray], np.ndarray] | None = None
+    likeliest: Callable[[Any], Any] | None = None
+    clipped: Callable[[], float] | None = None
+    chunk: int = 1
+    played_actions: Actions | None = None
+    critic: Callable[[Any], np.ndarray] | None = None
+
+    @property
+    def environment_actions(self) -> Actions:
+        """The actions of the environment. They are those that are balanced, unless the noise behind them is."""
+        return self.actions if self.played_actions is None else self.played_actions
+
+    def to_env(self, batch: Any, rows: np.ndarray, batched: bool) -> Any:
+        """What the environment gets for the rows [n, dim] that were drawn at a batch of observations."""
+        if self.play is not None:
+            played = self.play(batch, rows)
+            return played if batched else _first(played)
+        return self.actions.to_envs(rows) if batched else self.actions.to_env(rows[0])
 
     def of_rows(self, rows: np.ndarray, lengths: np.ndarray | None = None) -> tuple[np.ndarray | None, np.ndarray]:
         """(ψ, outputs) at observations [N, size]: ψ is [N, F + 1], or None for a table; outputs describe the actions.
@@ -122,9 +154,11 @@ class Model:
         """What to know of the policy beside its value, given the actions [N, dim] that were drawn."""
         if self.why is not None:
             return self.why
+        if self.chunk > 1:
+            return CHUNKS.format(self.chunk)
         if self.clips is None or len(actions) == 0:
             return None
-        share = self.actions.clipped(actions)
+        share = self.actions.clipped(actions) if self.clipped is None else self.clipped()
         outside = f"{share:.0%} of the actions were drawn outside the bounds of the action space, and clipped to them"
         return f"{outside}: {self.clips}" if share else None
 
@@ -133,6 +167,13 @@ class Model:
         for undo in self.restore:
             undo()
         self.restore.clear()
+
+
+def _first(batch: Any) -> Any:
+    """The first of a batch of actions."""
+    if isinstance(batch, dict):
+        return {key: _first(part) for key, part in batch.items()}
+    return tuple(_first(part) for part in batch) if isinstance(batch, tuple) else batch[0]
 
 
 def deterministic(kind: str, observations: Observations, actions: Actions, decide: Callable[[Any], Any]) -> Model:

@@ -21,6 +21,10 @@ LONGEST = 64  # observations up to this long serve as the features of a function
 PROBABILITY_ERROR = 1e-3  # how far the sum of the probabilities that a function gives may be from 1
 LEAST_LOG = -800.0  # the logarithm that stands for probability 0: e⁻⁸⁰⁰ is 0 in double precision
 PROBES = 16  # how many observations a function is tried on; it is asked about each of them several times
+CHANGES = (
+    "{0} gives other probabilities when it is asked again about the same observation, so it draws or remembers: have it "
+    "give the same probabilities always, or the action that it draws"
+)
 DRAWS = (
     "the policy draws its own actions, or remembers: asked again about the same observation, it did something else. "
     "The probabilities of its actions are not known, so nothing could be balanced, and it was evaluated on-policy"
@@ -32,7 +36,7 @@ def function_policy(
 ) -> Model:
     """A function of one observation. What it gives on the first probe says which kind it is.
 
-    most_likely  what it gives is the action, although it might be taken for probabilities
+    most_likely  take its likeliest action; where what it gives may be an action, it is one, and not probabilities
     """
     name = getattr(function, "__name__", type(function).__name__)
     probe = observations.each(observations.probes(1))[0]
@@ -46,10 +50,10 @@ def function_policy(
             ) from error
 
     first = ask(probe)
-    if _is_distribution(first):
-        return _of_distributions(name, ask, first, observations, actions)
-    if not most_likely and actions.choices and _may_be_probabilities(first, actions):
-        return _of_probabilities(name, ask, observations, actions)
+    if _is_distribution(first) or _are_distributions(first):
+        return _likeliest(_of_distributions(name, ask, first, observations, actions), name, most_likely)
+    if actions.choices and _may_be_probabilities(first, actions) and not (most_likely and _is_action(first, actions)):
+        return _likeliest(_of_probabilities(name, ask, observations, actions), name, most_likely)
     if not _is_action(first, actions):
         raise PolicyError(
             f"{name} gives {first!r}, which is neither probabilities nor an action of {actions.space}: return "
@@ -71,6 +75,26 @@ def as_plain(result: Any) -> Any:
 def _is_distribution(result: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(result, torch.distributions.Distribution)
+
+
+def _are_distributions(result: Any) -> bool:
+    """Whether a result holds a distribution for each of several actions."""
+    parts = list(result.values()) if isinstance(result, dict) else result
+    return isinstance(parts, list | tuple) and len(parts) > 0 and all(_is_distribution(part) for part in parts)
+
+
+def _likeliest(model: Model, name: str, most_likely: bool) -> Model:
+    """The model itself or, with `most_likely`, its likeliest actions."""
+    if not most_likely or model.engine is None:
+        return model
+    encode, engine, actions, likeliest = model.encode, model.engine, model.actions, model.likeliest
+
+    def decide(batch: Any) -> Any:
+        assert encode is not None
+        outputs = engine.parameters_of_actions(encode(batch))
+        return likeliest(batch) if likeliest is not None else actions.to_envs(actions.distribution.mode(outputs))
+
+    return deterministic(name, model.observations, model.environment_actions, decide)
 
 
 def _wanted(actions: Actions) -> str:
@@ -168,10 +192,7 @@ def _through(name: str, outputs: Callable[[Any], np.ndarray], observations: Obse
 def _insist(name: str, outputs: Callable[[Any], np.ndarray], observations: Observations, actions: Actions) -> None:
     """Raise unless the function gives the same outputs whenever it is asked."""
     if not answers_alike(outputs, actions.distribution.same, observations, observations.probes(PROBES)):
-        raise PolicyError(
-            f"{name} gives other probabilities when it is asked again about the same observation, so it draws or "
-            "remembers: have it give the same probabilities always, or the action that it draws"
-        )
+        raise PolicyError(CHANGES.format(name))
 
 
 # ---- distributions of torch ----------------------------------------------------------------------------------------
@@ -180,15 +201,54 @@ def _insist(name: str, outputs: Callable[[Any], np.ndarray], observations: Obser
 def _of_distributions(
     name: str, ask: Callable[[Any], Any], first: Any, observations: Observations, actions: Actions
 ) -> Model:
-    from evenroll.adapters.torch_results import Reading, batch_of_one
+    from evenroll.adapters.torch_results import SQUASH, Reading, batch_of_one
 
     reading = Reading(actions)
     reading.settle(batch_of_one(first))
-    made = _through(
-        name,
-        lambda x: reading.outputs(batch_of_one(ask(x))).detach().double().numpy()[0],
-        observations,
-        reading.actions,
-    )
+    noise, kept = reading.noise, list[Any]()
+
+    def outputs(x: Any) -> np.ndarray:
+        found = reading.outputs(batch_of_one(ask(x))).detach().double().numpy()[0]
+        if noise is not None:
+            kept.append(noise.parts)
+        return found
+
+    def described(batch: Any) -> np.ndarray:
+        return np.concatenate([reading.described(batch_of_one(ask(x))).detach().numpy() for x in observations.each(batch)])
+
+    if not answers_alike(described, reading.same, observations, observations.probes(PROBES)):
+        raise PolicyError(CHANGES.format(name))
+    made = _through(name, outputs, observations, reading.actions)
     made.described += reading.note
+    made.clips = SQUASH
+    made.played_actions = actions if noise is not None else None
+    if noise is None:
+        return made
+    encode = made.encode
+    assert encode is not None
+
+    def encode_anew(batch: Any) -> np.ndarray:
+        kept.clear()
+        return encode(batch)
+
+    def each(batch: Any, do: Callable[[int], Any]) -> list[Any]:
+        """`do(i)` for every observation, with its own distributions in place."""
+        if len(kept) != len(observations.rows(batch)):
+            encode_anew(batch)
+        results = []
+        for i, parts in enumerate(list(kept)):
+            noise.parts = parts
+            results.append(do(i))
+        return results
+
+    made.encode = encode_anew
+    made.play = lambda batch, rows: actions.batch(each(batch, lambda i: noise.played(rows[i : i + 1])))
+    made.likeliest = lambda batch: actions.batch(each(batch, lambda i: noise.likeliest()))
+    made.clipped = lambda: noise.clipped
+
+    def noise_of(batch: Any, rows: np.ndarray) -> np.ndarray:
+        encode_anew(batch)
+        return np.concatenate(each(batch, lambda i: noise.noise_of(rows[i : i + 1])))
+
+    made.noise_of = noise_of
     return made

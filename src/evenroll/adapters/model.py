@@ -1,7 +1,7 @@
 """A policy of any make, as the loop needs it. `as_model` recognises which of these it was given:
 
 one of ours (file, table, MLP) · model of Stable-Baselines3 or sb3-contrib · torch module or CleanRL agent · function of one
-observation that gives probabilities, a distribution or an action
+observation that gives probabilities, a distribution or an action · function of an observation and of noise
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import gymnasium as gym
 
 from evenroll.adapters.contract import Model
 from evenroll.adapters.functions import function_policy
+from evenroll.adapters.latent_noise import LatentNoise, latent_policy
 from evenroll.adapters.our_policies import our_policy
 from evenroll.adapters.probing import random_states_kept
+from evenroll.adapters.sb3_saved import SavedModel
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.adapters.spaces import Actions, Observations
 from evenroll.errors import PolicyError, SpecError
@@ -52,8 +54,8 @@ def _recognised(
         policy = load_sb3(policy) if str(policy).endswith(".zip") else load_policy(policy)
     if isinstance(policy, Policy):
         return our_policy(policy, observation_space, action_space, deterministic)
-    from_sb3 = _is_sb3(policy)
-    if from_sb3:
+    from_sb3, saved = _is_sb3(policy), isinstance(policy, SavedModel)
+    if from_sb3 or saved:
         observation_space = observation_space or policy.observation_space
         action_space = action_space or policy.action_space
     if observation_space is None or action_space is None:
@@ -62,7 +64,11 @@ def _recognised(
             "observation_space and action_space=env.action_space (on the command line --env ENV)"
         )
     observations, actions = Observations.of(observation_space), Actions.of(action_space)
-    if from_sb3:
+    if isinstance(policy, SavedModel):
+        from evenroll.adapters.sb3_networks import policy_of
+
+        policy = policy_of(policy, observation_space, action_space)
+    if from_sb3 or saved:
         from evenroll.adapters.sb3_models import sb3_model
 
         return sb3_model(policy, observations, actions, deterministic, compile, takes_masks(policy))
@@ -71,6 +77,8 @@ def _recognised(
         from evenroll.adapters.modules import module_policy
 
         return module_policy(policy, observations, actions, deterministic, compile)
+    if isinstance(policy, LatentNoise):
+        return latent_policy(policy, observations, actions, deterministic)
     if callable(policy) and not isinstance(policy, type):
         return function_policy(policy, observations, actions, deterministic)
     what = f"the class {policy.__name__}: make an object of it" if isinstance(policy, type) else f"a {type(policy).__name__}"
@@ -88,5 +96,8 @@ def _is_sb3(policy: Any) -> bool:
 
 def takes_masks(policy: Any) -> bool:
     """Whether a model of sb3-contrib must be told which of its actions are allowed."""
+    if isinstance(policy, SavedModel):
+        return policy.kind.acts == "masked"
     kinds = type(getattr(policy, "policy", policy)).__mro__
-    return any(kind.__module__.startswith("sb3_contrib.common.maskable") for kind in kinds)
+    contrib = any(kind.__module__.startswith("sb3_contrib.common.maskable") for kind in kinds)
+    return contrib or getattr(policy, "takes_masks", False) is True

@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from evenroll.adapters.cleanrl_agents import agent_call, agent_step
+from evenroll.adapters.cleanrl_agents import agent_call, agent_critic, agent_step
 from evenroll.adapters.contract import Model, deterministic
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.recurrent import remembering_policy, step_of
 from evenroll.adapters.spaces import TABLE_SIZE, Actions, Observations
 from evenroll.adapters.torch_module import NO_FUNCTION, TorchPolicy, tensors_for
+from evenroll.adapters.torch_results import SQUASH
 from evenroll.errors import PolicyError
 from evenroll.policies.external import External
 from evenroll.policies.tabular import TabularSoftmax
-
-SQUASH = (
-    "if the policy squashes them with tanh instead, return torch.distributions.TransformedDistribution(Normal(mean, scale), "
-    "[TanhTransform()])"
-)
 
 
 def module_policy(module: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool) -> Model:
@@ -37,6 +33,7 @@ def module_policy(module: Any, observations: Observations, actions: Actions, mos
             call = agent_call(module, tensors, actions) or (lambda batch: module(tensors(batch)))
             make = _most_likely if most_likely else functools.partial(network, compile=compile)
             made = make(call, module, observations, actions, name=name)
+            made.critic = agent_critic(module, tensors)
         made.clips = None if most_likely else SQUASH
     except Exception:
         module.train(was_training)
@@ -64,6 +61,16 @@ def network(
     what = f"{torch_policy.width} features" if torch_policy.head is not None else "no features found: no linear layer"
     made.described, made.encode = f"{name} through torch, {what}{note}", torch_policy.encode
     made.engine = External(torch_policy.width, choices=actions.choices, gaussian=actions.real)
+    noise = torch_policy.reading.noise
+    if noise is not None:
+        made.torch = None  # ROS through torch follows the score of the action, not that of its noise
+
+        def noise_of(batch: Any, rows: np.ndarray) -> np.ndarray:
+            torch_policy.outputs(batch)
+            return noise.noise_of(rows)
+
+        made.play, made.noise_of = lambda batch, rows: noise.played(rows), noise_of
+        made.clipped, made.played_actions = lambda: noise.clipped, noise.env
     return made
 
 
@@ -76,8 +83,11 @@ def _most_likely(call: Callable[[Any], Any], module: Any, observations: Observat
     torch_policy.close()
     playing = torch_policy.reading.actions
 
+    noise = torch_policy.reading.noise
+
     def decide(batch: Any) -> Any:
-        return playing.to_envs(playing.distribution.mode(torch_policy.outputs(batch)))
+        outputs = torch_policy.outputs(batch)
+        return playing.to_envs(playing.distribution.mode(outputs)) if noise is None else noise.likeliest()
 
     return deterministic(name, observations, actions, decide)
 

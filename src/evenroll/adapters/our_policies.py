@@ -29,8 +29,12 @@ def our_policy(policy: Policy, observation_space: Any, action_space: Any, most_l
         def decide(batch: Any) -> Any:
             return actions.to_envs(actions.distribution.mode(policy.parameters_of_actions(observations.rows(batch))))
 
-        return deterministic("table" if policy.n_states is not None else "MLP", observations, actions, decide)
-    return Model(kind, observations, actions, policy, observations.rows)
+        made = deterministic("table" if policy.n_states is not None else "MLP", observations, actions, decide)
+    else:
+        made = Model(kind, observations, actions, policy, observations.rows)
+    critic = policy.critic
+    made.critic = None if critic is None else lambda batch: critic(observations.rows(batch))
+    return made
 
 
 def _check_spaces(policy: Policy, observations: Observations, actions: Actions) -> None:

@@ -50,6 +50,11 @@ def remembering_policy(
     torch_policy = TorchPolicy(memory.call, module, observations, actions)
     memory.encode_batch = torch_policy.encode
     actions, note = torch_policy.reading.actions, torch_policy.reading.note
+    if torch_policy.reading.noise is not None:
+        raise PolicyError(
+            f"{name} remembers and gives a Beta, a multivariate normal or several kinds of distributions, which is not "
+            "supported together: have it give a Normal, or a function of one observation that gives the action"
+        )
     engine = External(torch_policy.width, choices=actions.choices, gaussian=actions.real)
     described = f"{name}, recurrent, through torch, {torch_policy.width} features{note}"
     if most_likely:

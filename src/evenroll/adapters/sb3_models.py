@@ -17,7 +17,7 @@ from typing import Any, cast
 import gymnasium as gym
 import numpy as np
 import torch
-from torch.distributions import Categorical, Normal
+from torch.distributions import Normal
 
 from evenroll.adapters.contract import Model, deterministic
 from evenroll.adapters.masks import with_masks
@@ -25,6 +25,7 @@ from evenroll.adapters.modules import network
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.recurrent import remembering_policy
 from evenroll.adapters.spaces import Actions, Observations
+from evenroll.adapters.torch_results import IMPOSSIBLE, Logits
 from evenroll.errors import PolicyError
 from evenroll.policies.external import External
 
@@ -44,7 +45,7 @@ def sb3_model(
     model: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool, takes_masks: bool
 ) -> Model:
     """A model, or its policy alone. With `most_likely` its actions are those of `predict(…, deterministic=True)`."""
-    name = type(model).__name__
+    name = model.name if hasattr(model, "saved") else type(model).__name__
     policy = getattr(model, "policy", model)
     _check_spaces(name, policy, observations, actions)
     was_training = bool(getattr(policy, "training", False))
@@ -54,7 +55,22 @@ def sb3_model(
         policy.set_training_mode(was_training)
         raise
     made.restore.append(lambda: policy.set_training_mode(was_training))
+    made.critic = _critic(policy, made.masked)
     return made
+
+
+def _critic(policy: Any, masked: bool) -> Callable[[Any], np.ndarray] | None:
+    """The value V(s) that the model's critic gives. One that remembers is left out: it has no value of a state alone."""
+    if not hasattr(policy, "predict_values") or hasattr(policy, "lstm_actor"):
+        return None
+
+    def values(batch: Any) -> np.ndarray:
+        policy.set_training_mode(False)
+        with torch.inference_mode():
+            x = policy.obs_to_tensor(batch["observation"] if masked else batch)[0]
+            return np.asarray(policy.predict_values(x).double().numpy().reshape(-1))
+
+    return values
 
 
 def _recognised(
@@ -132,7 +148,7 @@ def _masked(policy: Any, name: str, observations: Observations, actions: Actions
     def call(batch: Any) -> Any:
         result = policy.get_distribution(policy.obs_to_tensor(batch["observation"])[0], batch["action_mask"])
         parts = getattr(result, "distributions", None)  # several actions at once
-        return result.distribution if parts is None else list(parts)
+        return getattr(result, "distribution", result) if parts is None else list(parts)
 
     made = network(call, policy, observed, actions, False, f"{name} with its masks")
     made.masked = True
@@ -176,12 +192,12 @@ def _greedy(model: Any, policy: Any, name: str, observations: Observations, acti
         made.why = GREEDY.format(name)
         return made
     n = actions.choices[0]
+    of_best = (torch.full((n, n), epsilon / n, dtype=torch.float64) + (1.0 - epsilon) * torch.eye(n)).log()
+    of_best = of_best.clamp(min=IMPOSSIBLE)
 
     def call(batch: Any) -> Any:
         best = policy._predict(policy.obs_to_tensor(batch)[0], deterministic=True).reshape(-1)
-        p = torch.full((len(best), n), epsilon / n, dtype=torch.float64)
-        p[torch.arange(len(best)), best] += 1.0 - epsilon
-        return Categorical(probs=p)
+        return Logits(of_best[best])
 
     made = network(call, policy, observations, actions, False, f"{name}, ε-greedy with ε = {epsilon:g}")
     made.torch = None  # the probabilities jump with the parameters: they have no gradient for ROS to follow

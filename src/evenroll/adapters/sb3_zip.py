@@ -1,8 +1,9 @@
 """A Stable-Baselines3 zip, read without executing anything in it: tensors and plain JSON only, never its pickles.
 
 The member `data` is JSON. It describes every object as text beside a pickled copy (":serialized:"), which is not looked at.
-The member `policy.pth` holds tensors. The two say all there is to know of an `MlpPolicy` of PPO or A2C. A model that would
-need code is refused, and so is a zip that would unpack to more than it should.
+The member `policy.pth` holds tensors. The two say all there is to know of a policy with one of the library's own features
+extractors (`sb3_saved.py`). A model that would need code is refused, and so is a zip that would unpack to more than it
+should.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.adapters.sb3_saved import SavedModel, kind_of
 from evenroll.errors import PolicyError
 from evenroll.files.safe_files import check_file, read_json
-from evenroll.policies.mlp import MLP
 from evenroll.text.numbers import first_line
 
 # Limits on what a zip may make us read.
@@ -48,6 +49,7 @@ GLOBALS = {
     "torch._utils _rebuild_tensor_v2",
     "torch FloatStorage",
     "torch DoubleStorage",
+    "torch LongStorage",
 }
 # The operations of which torch makes the description of named tensors.
 OPERATIONS = {
@@ -57,32 +59,14 @@ OPERATIONS = {
     "SHORT_BINUNICODE",
 }  # fmt: skip
 MOST_STEPS, DEEPEST = 100_000, 20  # operations of a description, and how deep it may be nested
-IN_PYTHON = (
-    "load it in Python: model = stable_baselines3.PPO.load(path) or A2C.load(path), then evenroll.evaluate(env, model)"
-)
-# The models whose policies live in these modules.
-ALGORITHMS = {
-    "stable_baselines3.sac.": "stable_baselines3.SAC",
-    "stable_baselines3.td3.": "stable_baselines3.TD3 or DDPG",
-    "stable_baselines3.dqn.": "stable_baselines3.DQN",
-    "sb3_contrib.tqc.": "sb3_contrib.TQC",
-    "sb3_contrib.qrdqn.": "sb3_contrib.QRDQN",
-    "sb3_contrib.crossq.": "sb3_contrib.CrossQ",
-    "sb3_contrib.ars.": "sb3_contrib.ARS",
-    "sb3_contrib.common.maskable.": "sb3_contrib.MaskablePPO",
-    "sb3_contrib.common.recurrent.": "sb3_contrib.RecurrentPPO",
-}
-HARMLESS = {"net_arch", "activation_fn", "log_std_init", "ortho_init", "optimizer_class", "optimizer_kwargs", ":type:",
-            ":serialized:", "normalize_images"}  # fmt: skip
-ACTIVATIONS = {"torch.nn.modules.activation.Tanh": "tanh", "torch.nn.modules.activation.ReLU": "relu"}
-SIZES = "gymnasium.spaces.multi_discrete.MultiDiscrete"
 
 
 def load_sb3(path: str | Path) -> Any:
-    """The policy of a saved model: an MLP of ours or, for multi-discrete actions, a torch module that gives logits."""
+    """The policy of a saved model: an MLP of ours where it is one, else a `SavedModel`, which `evaluate` takes as it is."""
     path = Path(path)
     try:
-        return _load(path)
+        saved = _load(path)
+        return saved.compiled() or saved
     except PolicyError as error:
         raise PolicyError(f"{path.name}: {error}") from None
 
@@ -100,14 +84,11 @@ def members(path: Path, *names: str) -> dict[str, bytes]:
         raise PolicyError(f"not a Stable-Baselines3 zip ({first_line(error)})") from None
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> SavedModel:
     read = members(path, "data", "policy.pth")
-    tensors, data = read["policy.pth"], read_json(read["data"], "not a Stable-Baselines3 zip: its data", PolicyError)
-    _check_class(data)
-    spaces = [_text(data.get(name), ":type:") for name in ("observation_space", "action_space")]
-    if "gymnasium.spaces.box.Box" not in spaces[0] or _text(data.get("observation_space"), "dtype") == "uint8":
-        raise PolicyError(f"its observations ({spaces[0] or 'unknown'}) need Stable-Baselines3's own encoding: {IN_PYTHON}")
-    return _build(_activation(data), _tensors(tensors), SIZES in spaces[1])
+    data = read_json(read["data"], "not a Stable-Baselines3 zip: its data", PolicyError)
+    kind_of(data)  # raises before the tensors are read
+    return SavedModel.of(data, _tensors(read["policy.pth"]))
 
 
 def _check_directory(raw: bytes | mmap.mmap) -> None:
@@ -142,40 +123,6 @@ def _member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
     return archive.read(about)
 
 
-def _text(entry: Any, key: str) -> str:
-    return str(entry.get(key, "")) if isinstance(entry, dict) else ""
-
-
-def _check_class(data: dict[str, Any]) -> None:
-    kind = data.get("policy_class")
-    made = _text(kind, "__init__").startswith("<function ActorCriticPolicy.__init__")
-    module = _text(kind, "__module__")
-    model = next((name for start, name in ALGORITHMS.items() if module.startswith(start)), None)
-    if model is not None:
-        raise PolicyError(
-            f"it is a model of {model}, whose zip is not read: load it in Python: model = {model}.load(path), then "
-            "evenroll.evaluate(env, model)"
-        )
-    if module != "stable_baselines3.common.policies" or not made:
-        raise PolicyError(
-            f"its policy is not MlpPolicy of PPO or A2C, and the code of others would have to be run: {IN_PYTHON}"
-        )
-    if data.get("use_sde"):
-        raise PolicyError(f"its state-dependent exploration (use_sde) needs Stable-Baselines3 itself: {IN_PYTHON}")
-    settings = data.get("policy_kwargs")
-    unknown = set(settings if isinstance(settings, dict) else {"policy_kwargs": None}) - HARMLESS
-    if unknown:
-        raise PolicyError(f"its policy was made with {min(unknown)}, which needs code to be run: {IN_PYTHON}")
-
-
-def _activation(data: dict[str, Any]) -> str:
-    text = _text(data["policy_kwargs"], "activation_fn") or "<class 'torch.nn.modules.activation.Tanh'>"
-    name = text.removeprefix("<class '").removesuffix("'>")
-    if name not in ACTIVATIONS:
-        raise PolicyError(f"activation {name.rpartition('.')[2]} is not tanh or ReLU: {IN_PYTHON}")
-    return ACTIVATIONS[name]
-
-
 def _tensors(data: bytes) -> dict[str, np.ndarray]:
     try:
         from evenroll.adapters.torch_copies import load_tensors
@@ -193,13 +140,7 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
             _check_globals(archive.read(described))
     except UNREADABLE as error:
         raise PolicyError(f"its tensors cannot be read ({first_line(error)})") from None
-    tensors = load_tensors(data)
-    for name in tensors:
-        if not name.startswith(
-            ("mlp_extractor.policy_net.", "mlp_extractor.value_net.", "action_net.", "value_net.", "log_std")
-        ):
-            raise PolicyError(f"tensor {name} belongs to a network that needs code to be run: {IN_PYTHON}")
-    return tensors
+    return load_tensors(data)
 
 
 def _check_globals(pickled: bytes) -> None:
@@ -216,25 +157,3 @@ def _check_globals(pickled: bytes) -> None:
         open_marks += 1 if code.name == "MARK" else -1 if code.name in ("TUPLE", "SETITEMS", "APPENDS") else 0
         if open_marks > DEEPEST:
             raise PolicyError("its tensors cannot be read (their description is nested too deeply)")
-
-
-def _build(activation: str, tensors: dict[str, np.ndarray], several: bool) -> Any:
-    layers, at = [], 0
-    while f"mlp_extractor.policy_net.{at}.weight" in tensors:
-        prefix = f"mlp_extractor.policy_net.{at}"
-        layers.append((tensors[f"{prefix}.weight"], tensors.get(f"{prefix}.bias", np.zeros(0))))
-        at += 2
-    if sum(name.startswith("mlp_extractor.policy_net.") for name in tensors) != 2 * len(layers):
-        raise PolicyError("its layers are not linear ones with an activation in between")
-    if not {"action_net.weight", "action_net.bias"} <= tensors.keys():
-        raise PolicyError("tensor action_net.weight or action_net.bias is missing")
-    head = tensors["action_net.weight"], tensors["action_net.bias"]
-    if several:
-        MLP(layers, *head, activation=activation)  # raises if the tensors do not fit together
-        from evenroll.adapters.torch_copies import sequential
-
-        return sequential([*layers, head], activation)
-    log_std = tensors.get("log_std")
-    if log_std is None:
-        return MLP(layers, *head, activation=activation)
-    return MLP(layers, *head, activation=activation, head="gaussian", mean="identity", scale="log_std", log_std=log_std)

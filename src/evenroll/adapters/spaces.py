@@ -30,6 +30,7 @@ class Actions:
     choices  how many values each discrete factor has
     real     how many dimensions a real action has
     squash   (b, a) [real] each, where the environment gets b + a·tanh(x) of the x that was drawn; None if it gets x
+    parts    of a Dict or Tuple: the actions of each part, one after the other in a row
 
     The sampler balances the row as it was drawn. The environment gets `to_env` of it, clipped to the bounds of a Box.
     """
@@ -38,6 +39,7 @@ class Actions:
     choices: tuple[int, ...]
     real: int
     squash: tuple[np.ndarray, np.ndarray] | None = None
+    parts: tuple[Actions, ...] = ()
 
     @classmethod
     def of(cls, space: gym.Space[Any]) -> Actions:
@@ -51,10 +53,40 @@ class Actions:
             return cls(space, (), int(np.prod(space.shape)))
         if isinstance(space, gym.spaces.Box) and bool(((space.high - space.low.astype(np.float64)) < MOST_WHOLE).all()):
             return cls(space, tuple(int(n) for n in np.ravel(space.high - space.low.astype(np.int64)) + 1), 0)
+        if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple) and (leaves := _leaves(space)):
+            parts = tuple(cls.of(leaf) for leaf in leaves)
+            choices = tuple(n for part in parts for n in part.choices)
+            if all(part.choices for part in parts):
+                return cls(space, choices, 0, parts=parts)
+            return cls(space, (), sum(part.dim for part in parts), parts=parts)
         raise SpecError(
-            f"actions of type {space} are not supported: Discrete, MultiDiscrete, MultiBinary or Box are; wrap the "
-            "environment: gymnasium.wrappers.TransformAction(env, to_its_actions, gymnasium.spaces.Discrete(n))"
+            f"actions of type {space} are not supported: Discrete, MultiDiscrete, MultiBinary, Box, and Dicts and Tuples of "
+            "them are; wrap the environment: gymnasium.wrappers.TransformAction(env, to_its_actions, "
+            "gymnasium.spaces.Discrete(n))"
         )
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some parts are discrete and others real. Then `real` counts the numbers of all of them."""
+        return bool(self.real) and any(part.choices for part in self.parts)
+
+    def _joined(self, rows: np.ndarray, convert: Callable[[Actions, np.ndarray], Any]) -> Any:
+        """`convert` of every part's columns, in the structure of the space."""
+        ends = np.cumsum([part.dim for part in self.parts])
+        made = iter(convert(p, rows[..., end - p.dim : end]) for p, end in zip(self.parts, ends, strict=True))
+        return _parts(self.space, lambda _: next(made))
+
+    def batch(self, actions: list[Any]) -> Any:
+        """Batches of actions, as `to_envs` gives them, as one batch."""
+        if not self.parts:
+            return np.concatenate(actions)
+        return _parts(self.space, lambda _, *x: np.concatenate(x), *actions)
+
+    def split(self, actions: Any) -> list[Any]:
+        """The parts of actions that have the structure of the space, in their order."""
+        found: list[Any] = []
+        _parts(self.space, lambda _, x: found.append(x), actions)
+        return found
 
     @functools.cached_property
     def dim(self) -> int:
@@ -70,10 +102,14 @@ class Actions:
 
     @functools.cached_property
     def _low(self) -> np.ndarray:
+        if self.parts:
+            return np.concatenate([part._low for part in self.parts])
         return np.ravel(self.space.low).astype(np.float64)  # type: ignore[attr-defined]
 
     @functools.cached_property
     def _high(self) -> np.ndarray:
+        if self.parts:
+            return np.concatenate([part._high for part in self.parts])
         return np.ravel(self.space.high).astype(np.float64)  # type: ignore[attr-defined]
 
     @functools.cached_property
@@ -118,14 +154,18 @@ class Actions:
 
     def to_env(self, row: np.ndarray) -> Any:
         """One action [dim] as the environment wants it."""
+        if self.parts:
+            return self._joined(row, lambda part, x: part.to_env(x))
         if self._first is not None:
             return int(row[0]) + self._first
         if not self.choices:
             return self._played(row).astype(self.space.dtype).reshape(self.space.shape)
         return (row.astype(np.int64).reshape(self.space.shape) + self._start).astype(self.space.dtype)
 
-    def to_envs(self, rows: np.ndarray) -> np.ndarray:
+    def to_envs(self, rows: np.ndarray) -> Any:
         """Actions [lanes, dim] of a vector environment."""
+        if self.parts:
+            return self._joined(rows, lambda part, x: part.to_envs(x))
         if not self.choices:
             return self._played(rows).astype(self.space.dtype).reshape(len(rows), *self.space.shape)  # type: ignore[misc]
         whole = rows.astype(np.int64)
@@ -136,6 +176,9 @@ class Actions:
 
     def from_env(self, actions: Any) -> np.ndarray:
         """Recorded actions [N, …] as rows [N, dim]. A squash is undone, within what the numbers can tell."""
+        if self.parts:
+            several = [part.from_env(x) for part, x in zip(self.parts, self.split(actions), strict=True)]
+            return np.concatenate(several, axis=1)
         rows = np.asarray(actions)
         if isinstance(self.space, gym.spaces.Discrete):
             return np.asarray(rows.reshape(-1, 1) - int(self._start), dtype=np.float64)
@@ -145,6 +188,11 @@ class Actions:
         if self.squash is None:
             return real
         return np.asarray(np.arctanh(np.clip((real - self.squash[0]) / self.squash[1], -NEARLY_ONE, NEARLY_ONE)))
+
+
+def of_noise(size: int) -> Actions:
+    """Standard Gaussian noise in place of actions: the policy turns it into what the environment gets."""
+    return Actions(gym.spaces.Box(-np.inf, np.inf, (size,), np.float64), (), size)
 
 
 Leaf = Callable[..., Any]  # what is done to each part of a structured observation: (space, parts …) → result

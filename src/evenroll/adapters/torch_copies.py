@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -81,15 +80,3 @@ def load_tensors(data: bytes) -> dict[str, np.ndarray]:
         return {str(name): tensor.double().numpy() for name, tensor in tensors.items()}
     except Exception as error:  # whatever a damaged or malicious file makes torch raise
         raise PolicyError(f"its tensors cannot be read ({type(error).__name__})") from None
-
-
-def sequential(tensors: Sequence[tuple[np.ndarray, np.ndarray]], activation: str) -> torch.nn.Module:
-    """Linear layers with an activation in between, from their tensors."""
-    parts: list[torch.nn.Module] = []
-    for w, b in tensors:
-        layer = torch.nn.Linear(w.shape[1], w.shape[0])
-        with torch.no_grad():
-            layer.weight.copy_(torch.tensor(w))
-            layer.bias.copy_(torch.tensor(b))
-        parts += [layer, torch.nn.Tanh() if activation == "tanh" else torch.nn.ReLU()]
-    return torch.nn.Sequential(torch.nn.Flatten(), *parts[:-1])

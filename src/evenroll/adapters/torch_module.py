@@ -17,6 +17,7 @@ from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.spaces import Actions, Observations
 from evenroll.adapters.torch_results import Reading
 from evenroll.errors import PolicyError
+from evenroll.policies.distributions import Distribution
 from evenroll.policies.mlp import MLP
 from evenroll.text.numbers import first_line
 
@@ -48,12 +49,11 @@ class TorchPolicy:
     ) -> None:
         self.call, self.module = call, module
         self.reading = Reading(actions)
-        self.distribution, self.choices, self.real = actions.distribution, actions.choices, actions.real
         self.probed = np.zeros((0, 0))  # the normalised outputs on the probes, once `_watch` has run
         module.eval()
         self.probes = observations.probes()
         self.calls = _watch(self, self.probes)
-        if not answers_alike(self.outputs, self.distribution.same, observations, self.probes):
+        if not answers_alike(self.described, self.reading.same, observations, self.probes):
             raise PolicyError(NO_FUNCTION)
         self.head_call = self._find_head()
         self.head = None if self.head_call is None else self.head_call.layer
@@ -68,6 +68,18 @@ class TorchPolicy:
                 spread = np.sqrt(self.width)
                 self.projection = (rng.standard_normal((self.width, MOST_FEATURES)) / spread).astype(np.float32)
                 self.width = MOST_FEATURES
+
+    @property
+    def distribution(self) -> Distribution:
+        return self.reading.actions.distribution
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.reading.actions.choices
+
+    @property
+    def real(self) -> int:
+        return self.reading.actions.real
 
     def close(self) -> None:
         """Take our hook off the network. Nothing can be encoded after that."""
@@ -100,6 +112,11 @@ class TorchPolicy:
         with torch.inference_mode():
             return self.reading.outputs(self.call(observations)).double().numpy()
 
+    def described(self, observations: Any) -> np.ndarray:
+        """The numbers by which two answers of the policy are compared."""
+        with torch.inference_mode():
+            return self.reading.described(self.call(observations)).double().numpy()
+
     def encode(self, observations: np.ndarray) -> np.ndarray:
         """The features and outputs [n, features + outputs], float64, which `External` observes."""
         out = self.outputs(observations)
@@ -123,7 +140,7 @@ class TorchPolicy:
         In an MLP the first layer's input is the observation, each other layer's input is the activation of the layer
         before, and the last layer's outputs are the policy's. All of this is checked on the probes, to CLOSE.
         """
-        if len(self.choices) > 1 or isinstance(self.probes, dict | tuple):
+        if len(self.choices) > 1 or self.reading.noise is not None or isinstance(self.probes, dict | tuple):
             return None
         rows = np.asarray(self.probes, dtype=np.float64).reshape(len(self.probes), -1)
         chain = next((found for name in _ACTIVATIONS if (found := self._chain(name, rows))), None)

@@ -8,7 +8,7 @@ every ratio π_b/π_e.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,17 +26,29 @@ from torch.distributions import (
 )
 from torch.distributions import Categorical as TorchCategorical
 
-from evenroll.adapters.spaces import Actions
+from evenroll.adapters.noise_maps import NoiseMap, needs_noise
+from evenroll.adapters.spaces import Actions, of_noise
 from evenroll.errors import PolicyError
 
+SAME = 1e-3  # parameters of distributions that differ by less, relative to their size, count as the same
 IMPOSSIBLE = -800.0  # the logit that replaces −inf: e⁻⁸⁰⁰ is 0 in double precision, so the action is never drawn
 PROBABILITY_ERROR = (
     1e-3  # how far the sum of the probabilities that a policy gives may be from 1, beside what its precision rounds off
 )
-KNOWN = (
-    "known are Categorical, OneHotCategorical, Bernoulli, Normal, Independent of these, TransformedDistribution(Normal, "
-    "[TanhTransform(), AffineTransform(bias, scale)]), and logits"
+SQUASH = (  # what to say of actions that were drawn outside the environment's bounds
+    "if the policy squashes them with tanh instead, return torch.distributions.TransformedDistribution(Normal(mean, scale), "
+    "[TanhTransform()])"
 )
+KNOWN = (
+    "known are Categorical, OneHotCategorical, Bernoulli, Normal, Beta, MultivariateNormal, Independent of these, "
+    "TransformedDistribution(Normal, [TanhTransform(), AffineTransform(bias, scale)]), and logits"
+)
+
+
+class Logits(NamedTuple):
+    """Logits that are known to be such, and finite: nothing of them is looked at again."""
+
+    rows: torch.Tensor
 
 
 class Reading:
@@ -46,10 +58,17 @@ class Reading:
         self.actions, self.choices, self.real = actions, actions.choices, actions.real
         self.probabilities = False  # whether tensors hold probabilities, not logits
         self.note = ""  # what was assumed of the results, for reports
+        self.noise: NoiseMap | None = None  # where the noise of the actions is balanced, what it becomes
 
     def settle(self, result: Any) -> None:
         """Decide from the result on probe observations how results are read."""
-        result = _unwrapped(result)
+        if needs_noise(result, self.actions):
+            self.noise = NoiseMap(self.actions)
+            self.noise.read(result)
+            self.actions = of_noise(self.noise.width)
+            self.choices, self.real, self.note = (), self.noise.width, ", its noise balanced"
+            return
+        result = _unwrapped(self._several(result))
         if isinstance(result, torch.Tensor) and self.choices:
             self.probabilities = self._are_probabilities(self._fitting(result))
             self.note = f", its outputs read as {'probabilities' if self.probabilities else 'logits'}"
@@ -61,7 +80,13 @@ class Reading:
 
     def outputs(self, result: Any) -> torch.Tensor:
         """The outputs [n, outputs]: logits, or the mean and log scale of each dimension in turn."""
-        result = _unwrapped(result)
+        if self.noise is not None:
+            return torch.zeros(len(self.noise.read(result)), 2 * self.real)
+        if isinstance(result, Logits):
+            return result.rows
+        result = _unwrapped(self._several(result))
+        if isinstance(result, list | tuple) and result and all(isinstance(_unwrapped(x), Normal) for x in result):
+            return torch.cat([self._pairs(_unwrapped(x)) for x in result], dim=1)
         if isinstance(result, Normal | TransformedDistribution):
             return self._gaussian(result)
         if isinstance(result, list | tuple) and result and all(isinstance(x, TorchCategorical) for x in result):
@@ -75,13 +100,35 @@ class Reading:
             return self._tensor(result)
         raise PolicyError(_what_to_do(result))
 
+    def described(self, result: Any) -> torch.Tensor:
+        """The numbers [n, …] by which two answers of the policy to the same observations are compared."""
+        return self.outputs(result) if self.noise is None else torch.as_tensor(self.noise.read(result))
+
+    def same(self, a: np.ndarray, b: np.ndarray) -> bool:
+        """Whether two sets of such numbers describe the same distributions, up to rounding."""
+        if self.noise is None:
+            return self.actions.distribution.same(a, b)
+        return a.shape == b.shape and bool(np.allclose(a, b, rtol=SAME, atol=SAME))
+
+    def _several(self, result: Any) -> Any:
+        """The distributions of a Dict of actions, in the order of its parts."""
+        if not isinstance(result, dict) or not self.actions.parts:
+            return result
+        parts = self.actions.split(result)
+        return [x for part in parts for x in (part if isinstance(part, list | tuple) else [part])]
+
     def _gaussian(self, result: Normal | TransformedDistribution) -> torch.Tensor:
         if not self.real:
             raise PolicyError("the policy gives a Normal distribution, the actions are discrete")
+        out = self._pairs(result)
+        if out.shape[1] != 2 * self.real:
+            raise PolicyError(f"the policy gives {out.shape[1] // 2} real actions, the environment takes {self.real}")
+        return out
+
+    @staticmethod
+    def _pairs(result: Normal | TransformedDistribution) -> torch.Tensor:
         mean, scale = (result.loc, result.scale) if isinstance(result, Normal) else _before_squash(result)[:2]
         mean, scale = (x.reshape(len(x), -1) for x in torch.broadcast_tensors(mean, scale))
-        if mean.shape[1] != self.real:
-            raise PolicyError(f"the policy gives {mean.shape[1]} real actions, the environment takes {self.real}")
         return torch.stack([mean, scale.log()], dim=-1).reshape(len(mean), -1)
 
     def _tensor(self, result: torch.Tensor) -> torch.Tensor:
@@ -189,7 +236,11 @@ def _what_to_do(result: Any) -> str:
 
 
 def batch_of_one(result: Any) -> Any:
-    """A distribution of the actions at one observation as a batch of one."""
+    """A distribution of the actions at one observation, or several of them, as a batch of one."""
+    if isinstance(result, dict):
+        return {key: batch_of_one(part) for key, part in result.items()}
+    if isinstance(result, list | tuple):
+        return [batch_of_one(part) for part in result]
     inner = _unwrapped(result)
     shape = tuple(result.batch_shape)
     if isinstance(inner, TorchCategorical | OneHotCategorical):

@@ -84,6 +84,8 @@ def collect(
     data = collector.rollouts()
     try:
         if out_file.suffix == ".minari":
+            if collector.model.play is not None:
+                raise EvenrollError("the data has the policy's noise for actions: write it to .parquet or .safetensors")
             new = data if collector.initial is None else data.split_initial()[1]
             last = collector.last_observations()
             save_minari(new, out_file, observation_space, action_space, last, actions=collector.model.actions)

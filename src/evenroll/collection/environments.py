@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -52,10 +54,14 @@ def collect(
 
 def _single(recorder: Recorder, env: Any, episodes: int | None, steps: int | None) -> Iterator[int]:
     act, observe, step = recorder.act, recorder.observe, env.step
+    if recorder.model.chunk > 1:
+        step = functools.partial(_played_in_a_row, env, recorder.step_gamma)
     masks = masks_of(env) if recorder.model.masked else None
     limit = np.inf if steps is None else steps
     while (episodes is None or recorder.episodes < episodes) and recorder.steps < limit:
+        began = time.perf_counter()
         observation, info = env.reset(seed=start_seed(recorder.seed, recorder.starts))
+        recorder.fastest_reset = min(recorder.fastest_reset, time.perf_counter() - began)
         over = False
         patience = recorder.steps + LONG if recorder.episodes == 0 and recorder.horizon is None else np.inf
         while not over and recorder.steps < limit:
@@ -67,6 +73,17 @@ def _single(recorder: Recorder, env: Any, episodes: int | None, steps: int | Non
         yield recorder.episodes
 
 
+def _played_in_a_row(env: Any, gamma: float, actions: Any) -> tuple[Any, float, bool, bool, Any]:
+    """Several actions of one decision, played until they or the episode end. Their discounted rewards are its reward."""
+    total, discount = 0.0, 1.0
+    for action in actions:
+        observation, reward, terminated, truncated, info = env.step(action)
+        total, discount = total + discount * float(reward), discount * gamma
+        if terminated or truncated:
+            break
+    return observation, total, terminated, truncated, info
+
+
 def _say_that_it_is_long(recorder: Recorder, remedy: str) -> None:
     text = f"the first episode has not ended after {LONG:,} steps; it is given up after {recorder.longest:,}; {remedy}"
     warnings.warn(text, UserWarning, stacklevel=2)
@@ -75,6 +92,8 @@ def _say_that_it_is_long(recorder: Recorder, remedy: str) -> None:
 def _side_by_side(
     recorder: Recorder, lanes: VectorLanes | SB3Lanes, episodes: int | None, steps: int | None
 ) -> Iterator[int]:
+    if recorder.model.chunk > 1:
+        raise SpecError("chunks of actions are for a single environment: several would not end theirs at the same time")
     if recorder.lanes != lanes.n:
         raise SpecError(f"the recorder has {recorder.lanes} lanes, the environment {lanes.n}")
     if episodes is None:
@@ -92,7 +111,9 @@ def _in_rounds(recorder: Recorder, lanes: VectorLanes | SB3Lanes, episodes: int)
 def _run(recorder: Recorder, lanes: VectorLanes | SB3Lanes, left: np.ndarray) -> Iterator[int]:
     """Reset all lanes, and go on until each has finished as many episodes as are left for it."""
     masks = masks_of(lanes.env) if recorder.model.masked else None
+    began = time.perf_counter()
     observations = lanes.reset(recorder.seed, recorder.starts)
+    recorder.fastest_reset = min(recorder.fastest_reset, (time.perf_counter() - began) / lanes.n)
     patience = LONG if recorder.episodes == 0 else -1
     while left.any():
         before = recorder.episodes

@@ -88,8 +88,9 @@ class Recorder(Faults):
             if isinstance(policy, Model)
             else as_model(policy, observation_space, action_space, deterministic=deterministic, compile=compile)
         )
-        self.gamma, self.seed, self.horizon = gamma, seed, horizon
-        self.longest = LONGEST_EPISODE
+        self.step_gamma, self.seed, self.horizon = gamma, seed, horizon
+        self.gamma = gamma = gamma**self.model.chunk  # that of a decision, of which several actions may come
+        self.longest, self.fastest_reset = LONGEST_EPISODE, math.inf  # steps of an episode, seconds of a reset
         self.batched, self.lanes = lanes is not None, lanes or 1
         lanes = self.lanes
         self.asked = chosen
@@ -204,7 +205,7 @@ class Recorder(Faults):
             log_e[lanes] = self.ros.learn(model.observations.take(batch, lanes), stepper.actions[lanes])
             encoded = model.encode(batch)
         self._record(lanes, encoded, batch, stepper.actions, log_e, stepper.log_b)
-        return model.actions.to_envs(stepper.actions) if self.batched else model.actions.to_env(stepper.actions[0])
+        return model.to_env(batch, stepper.actions, self.batched)
 
     def _decide(self, batch: Any, lanes: list[int]) -> Any:
         """Ask a deterministic policy, and record what it says. Its observations must be as finite as anybody's."""

@@ -39,7 +39,10 @@ def see(model: Model, data: Rollouts) -> Rollouts:
         raise DataError(f"the policy fails on the observations in the data: {first_line(error)}") from error
     if features is not None and not np.isfinite(features).all():
         raise DataError("the policy's features of the data are not finite: its observations are too large")
-    if model.actions.squash is not None:
+    if model.play is not None:
+        actions = _noise_of(model, data, observations, outputs)
+        data = dataclasses.replace(data, actions=actions)
+    elif model.actions.squash is not None:
         actions = _before_squash(model, data, outputs)
         data = dataclasses.replace(data, actions=actions)
     log_e = model.actions.distribution.log_probs(outputs, actions)
@@ -73,6 +76,21 @@ def _before_squash(model: Model, data: Rollouts, outputs: np.ndarray) -> np.ndar
         "squash: it is data of another policy, or its actions are so near the bounds that the squash cannot be undone; "
         "drop log_e and log_b, or collect again into .safetensors or .parquet, which keep the actions before the squash"
     )
+
+
+def _noise_of(model: Model, data: Rollouts, observations: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """The noise behind the actions. Our own data has it, others' has what the environment got."""
+    given = data.column("actions")
+    if data.log_e is not None and np.allclose(
+        model.actions.distribution.log_probs(outputs, given), data.log_e, atol=SAME_LOG, rtol=SAME_LOG
+    ):
+        return given
+    if model.noise_of is None:
+        raise DataError("the data has no noise of the policy, and actions do not tell which noise they came of")
+    shaped = [
+        (model.observations.shaped(observations[i : i + CHUNK]), given[i : i + CHUNK]) for i in range(0, len(given), CHUNK)
+    ]
+    return np.concatenate([np.zeros((0, model.actions.dim)), *(model.noise_of(*part) for part in shaped)])
 
 
 def _of_deterministic(model: Model, data: Rollouts, observations: np.ndarray, actions: np.ndarray) -> Rollouts:

@@ -53,20 +53,20 @@ class Estimator:
     features: bool = False
     fits: Callable[[Rollouts, Policy], Rollouts] | None = None
 
-    def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
-        estimate: Any = self.function(self._checked(rollouts, policy), policy)
+    def __call__(self, rollouts: Rollouts, policy: Policy | None) -> float:
+        """The estimate. Where the policy's probabilities are not known, policy is None, and only mc and score are asked."""
+        estimate: Any = self.function(self._checked(rollouts, policy), policy)  # type: ignore[arg-type]
         try:
             return float(estimate)
         except (TypeError, ValueError):
             raise SpecError(f"{self.name} must give a number, not {estimate!r:.60}") from None
 
-    def _checked(self, rollouts: Rollouts, policy: Policy) -> Rollouts:
+    def _checked(self, rollouts: Rollouts, policy: Policy | None) -> Rollouts:
         """The data in sound types and shapes, with states and actions of this policy where the estimator looks at steps."""
         data = rollouts.sound()
-        if self.needs == "steps":
-            seen = (
-                None if isinstance(policy, External) else data.observations
-            )  # what another network observes, we do not see
+        if self.needs == "steps" and policy is not None:
+            # What another network observes, we do not see.
+            seen = None if isinstance(policy, External) else data.observations
             one = () if policy.n_actions is None else (policy.n_actions,)
             for what, rows, width, counts in (
                 ("state", seen, policy.obs_dim, () if policy.n_states is None else (policy.n_states,)),

@@ -80,7 +80,8 @@ def table_action_part(steps: Steps, policy: TabularSoftmax) -> ActionPart:
     lacking = np.reshape(seen_in, (n_states, n_actions)) < min(2, steps.folds)
     usual = (expected >= 1.0) & (pi < 1.0)
     loose = median_square((counts - expected)[usual] ** 2 / (expected * (1.0 - pi))[usual])
-    return ActionPart(C, float(together.mean()), loose, float(expected[lacking].sum()) / steps.n)
+    unseen = float(expected[lacking].sum()) / steps.n
+    return ActionPart(C[:, None], lambda way: float(together.mean()), loose, unseen)
 
 
 def _sum(parts: list[Counts]) -> Counts:

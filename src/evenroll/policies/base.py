@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Policy:
     n_actions  number of actions, or None if actions are real vectors of length `action_dim`
     n_states   number of states if the observation is a state's number, else None
     obs_dim    length of the observation
+    critic     observations [N, obs_dim] → the values [N] of a critic that came with the policy, or None
     """
 
     theta: np.ndarray
@@ -37,6 +39,7 @@ class Policy:
     n_actions: int | None
     n_states: int | None = None
     choices: tuple[int, ...] = ()  # how many values each discrete action has, where a step takes several of them at once
+    critic: Callable[[np.ndarray], np.ndarray] | None = None
     first_weight: int = 0  # the entry of theta that begins a cache line
 
     @property

@@ -15,6 +15,7 @@ import torch
 
 from tests.files.corpus.policies import torched
 from tests.files.corpus.registry import as_policy
+from tests.files.corpus.saved_models import BAD_ZIPS
 from tests.files.corpus.valid import BIG, DEEP, Bomb, sb3_data, sb3_tensors, sb3_zip, zipped
 
 
@@ -104,3 +105,5 @@ sb3("truncated", lambda c: sb3_zip()[:-50])
 sb3("a class of its own", lambda c: sb3_zip(changed(policy_class={"__module__": "os", "__init__": "system"})))
 sb3("settings that are a list", lambda c: sb3_zip(changed(policy_kwargs=[1])))
 sb3("an unknown activation", lambda c: sb3_zip(changed(policy_kwargs={"activation_fn": "<class 'os.system'>"})))
+for name, bad in BAD_ZIPS.items():
+    sb3(name, lambda c, bad=bad: bad)  # type: ignore[misc]
