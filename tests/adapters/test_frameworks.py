@@ -101,7 +101,9 @@ def test_skrl_recipe() -> None:
 
     class Theirs(models.CategoricalMixin, models.Model):
         def __init__(self) -> None:
-            models.Model.__init__(self, observation_space=Walk(DISCRETE).observation_space, action_space=DISCRETE, device="cpu")
+            models.Model.__init__(
+                self, observation_space=Walk(DISCRETE).observation_space, action_space=DISCRETE, device="cpu"
+            )
             models.CategoricalMixin.__init__(self)
             self.net = net(3)
 
