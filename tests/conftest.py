@@ -11,6 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; the children of tests would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Tests send signals to children, which would ignore what we ignore, as a job in the background (nohup, &) does."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--base-seed", type=int, default=2026, help="base seed of all statistical tests")

@@ -48,6 +48,29 @@ def seconds(row, steps=None):
     driver.run(env, steps=steps or (STEPS[name] if not width else 20_000))
     return time.thread_time() - started
 
+def in_gymnasium(row, steps=None):
+    # An environment that lives elsewhere, with our compiled network; or one of ours, stepped by itself.
+    import gymnasium as gym
+    env = gym.make(row[1])
+    observation, _ = env.reset(seed=0)
+    act = observe = None
+    if row[0] == "gymnasium":
+        collector = evenroll.Collector(wide(None, row[2]), gamma=0.99)
+        act, observe = collector.act, collector.observe
+    step = env.step
+    started = time.thread_time()
+    for i in range(steps or 20_000):
+        observation, reward, terminated, truncated, _ = step(i % 2 if act is None else act(observation))
+        over = terminated or truncated if observe is None else observe(reward, terminated, truncated, observation)
+        if over:
+            observation, _ = env.reset()
+    return time.thread_time() - started
+
+domains = seconds
+
+def seconds(row, steps=None):
+    return (in_gymnasium if row[0].startswith("gymnasium") else domains)(row, steps)
+
 for line in sys.stdin:
     row = json.loads(line)
     if row[0] == "warm":
@@ -61,6 +84,7 @@ ROWS = [
     for domain in ("bandit", "gridworld", "cartpole", "cartpole-continuous")
     for sampler in ("os", "ros", "bpg", "auto")
 ] + [("cartpole", "ros:alpha=0.1", width) for width in (64, 128, 256)]
+ROWS += [("gymnasium", "CartPole-v1", 64), ("gymnasium, alone", "evenroll/CartPole-v0", 0)]
 
 
 def open_worker(source: str) -> subprocess.Popen[str]:
@@ -117,7 +141,7 @@ def main() -> None:
     for row, pairs in zip(rows, zip(*starts, strict=True), strict=True):
         again = sorted(ratio_of_medians(draw.choices(pairs, k=len(pairs))) for _ in range(2_000))
         name = f"{row[0]} {row[1]}" + (f", {row[2]} wide" if row[2] else "")
-        print(f"{name:32} {ratio_of_medians(list(pairs)):.3f}   [{again[50]:.3f}, {again[-51]:.3f}]", flush=True)
+        print(f"{name:40} {ratio_of_medians(list(pairs)):.3f}   [{again[50]:.3f}, {again[-51]:.3f}]", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from evenroll import Driver, TabularSoftmax, get_domain, tabular_domain
 from evenroll.domains.domain import Domain
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.estimators import get_estimator
-from evenroll.intervals.balanced import estimate_with_interval
+from evenroll.evaluation.looking import Look
 from evenroll.intervals.independent import Interval, binomial
 from evenroll.policies import Policy
 from evenroll.samplers.table import get_sampler
@@ -67,7 +67,7 @@ def run(domain: Domain, policy: Policy, sampler: str, episodes: int, seed: tuple
         rewards = np.zeros(data.steps)
         rewards[data.ends - 1] = won
         data = replace(data, gamma=1.0, returns=won, rewards=rewards)
-    _, interval = estimate_with_interval(data, policy, made, get_estimator("mc"), bounds=(0.0, 1.0))
+    _, interval = Look(get_estimator("mc"), bounds=(0.0, 1.0)).at(data, policy, made, 0.95)
     return interval, float(data.returns.sum())
 
 

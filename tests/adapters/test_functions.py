@@ -136,6 +136,13 @@ def test_a_function_that_gives_a_gaussian(independent: bool) -> None:
     np.testing.assert_allclose(data.log_e, theirs, atol=1e-4)
 
 
+def test_what_a_function_draws_outside_the_bounds_is_told() -> None:
+    """A Gaussian before a squash that the function does not tell, as Tianshou's SAC has it."""
+    wide = evenroll.evaluate(Walk(BOX), lambda x: Normal(torch.zeros(2), 3.0 * torch.ones(2)), episodes=10)
+    assert "of the actions were drawn outside the bounds of the action space, and clipped to them" in wide.in_words()
+    assert "TanhTransform()" in str(wide.remark)
+
+
 def test_a_function_that_gives_a_squashed_gaussian() -> None:
     env = Walk(gym.spaces.Box(-1.0, 1.0, (2,)))
     collector = collected(lambda x: TransformedDistribution(Normal(torch.zeros(2), torch.ones(2)), [TanhTransform()]), env)

@@ -202,8 +202,8 @@ def test_the_value_is_that_of_the_librarys_own_rollouts(name: str, base_seed: in
     """n episodes on-policy through evenroll, and as many played by `predict(deterministic=False)`, have the same mean.
 
     P(false) ≤ 1e-4 over both models: 4.3 standard errors of the difference of two independent means of n returns, which are
-    nearly normal (sums of six actions). Catches, with n = 1,000, greedy actions instead of ε = 0.5, which are 0.32 standard
-    deviations of the returns off; with n = 200, clipped instead of squashed actions, which are 2.1 off.
+    nearly normal (sums of six actions). Catches greedy actions instead of ε = 0.5, which are 0.32 standard deviations of
+    the returns off (n = 1,000), and clipped instead of squashed actions, which are 2.1 off (n = 200).
     """
     n = 200 if name == "SAC" else 1000
     space = BOX if name == "SAC" else gym.spaces.Discrete(3)

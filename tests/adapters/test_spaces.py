@@ -139,7 +139,7 @@ def test_states_count_from_0_inside() -> None:
     np.testing.assert_array_equal(observations.rows([3, 6, 4]), [[0.0], [3.0], [1.0]])
     assert all(STATES.contains(int(s)) for s in observations.probes())
     for wrong in (2, 7):
-        with pytest.raises(SpecError, match="a state number was observed outside"):
+        with pytest.raises(SpecError, match="state number was observed outside"):
             observations.rows([wrong])
 
 

@@ -62,3 +62,12 @@ def test_spaces_have_distributions() -> None:
     logits = linear(torch.tensor(x)).detach().numpy()
     expected = np.stack([logits[:, :2].argmax(axis=1), logits[:, 2:].argmax(axis=1)], axis=1)
     np.testing.assert_array_equal(decided.decide(x), expected)
+
+
+def test_a_copy_may_differ_by_a_ten_thousandth_of_the_outputs_and_one() -> None:
+    from evenroll.adapters.torch_module import _close
+
+    b = np.array([[1.0, -3.0]])
+    assert _close(b + 3.9e-4, b)
+    assert not _close(b + 4.1e-4, b)
+    assert not _close(b[:, :1], b)

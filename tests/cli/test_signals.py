@@ -200,6 +200,7 @@ def test_an_ignored_signal_stays_ignored(here: Path) -> None:
 def test_the_same_request_twice_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closing terminal and its shell send SIGHUP each; a second Ctrl-C means it."""
     monkeypatch.setattr(signals, "_received", [])
+    monkeypatch.setattr(signals, "_insist", lambda: None)
     signals.raise_from_now_on()
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGHUP)
@@ -210,3 +211,34 @@ def test_the_same_request_twice_is_one_request(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(signals, "ECHO", 0.0)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+LOST = """
+import time
+from evenroll.cli import signals
+
+class Deaf:
+    def __del__(self):  # what is raised here, Python ignores
+        print("started", flush=True)
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            pass
+
+signals.raise_from_now_on()
+thing = Deaf()
+try:
+    del thing
+    while True:
+        time.sleep(0.01)
+except KeyboardInterrupt:
+    time.sleep(1.0)  # who handles it is left alone
+    print("heard", flush=True)
+"""
+
+
+def test_an_interrupt_that_was_ignored_is_raised_again() -> None:
+    child = subprocess.Popen([sys.executable, "-c", LOST], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "started\n"
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=20)[0] == "heard\n"

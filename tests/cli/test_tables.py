@@ -28,6 +28,7 @@ def test_every_name_and_number_is_whole(width: int) -> None:
     assert text.count("5.18e-02 ± 73 %") == text.count("× 0.123") == text.count("-1.9e-01") == 3
     assert all(word in text for word in HEADER[1:])
     assert "…" not in text
+    assert "gridworld: relative MSE" in text
 
 
 def test_a_table_where_it_fits_and_lines_where_not() -> None:

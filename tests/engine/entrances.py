@@ -1,6 +1,6 @@
 """Every public entrance to compiled code, and wrong numbers for each. `test_border.py` runs this file in a child process.
 
-    python -m tests.engine.entrances [NAME …]
+    python -m tests.engine.entrances [--short] [NAME …]
 
 An entrance is a function of one argument, with an example of what it takes. It is attacked with arrays of other lengths,
 types, signs, sizes and layouts, and with things that are no numbers. Allowed are an EvenrollError, or success where the
@@ -16,6 +16,7 @@ import gc
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ from evenroll.policies.base import Policy
 from evenroll.samplers import Auto
 from evenroll.samplers.props import PROPS
 from evenroll.samplers.table import SAMPLERS, get_sampler
+from tests.engine.entrances_of_adapters import of_adapters
+from tests.engine.entrances_of_data import of_data
 
 Entrance = tuple[Callable[[Any], Any], Any]  # what takes the number, and an example of what it takes
 
@@ -45,6 +48,7 @@ Entrance = tuple[Callable[[Any], Any], Any]  # what takes the number, and an exa
 def attacks(good: Any) -> Iterator[tuple[str, Any]]:
     """Wrong values beside a good one, with a name for each."""
     x = np.array(good)
+    x = np.array(1.0) if x.dtype == object else x  # a dictionary, or nothing
     flat = np.atleast_1d(x).astype(np.float64)
     yield from {
         "longer": np.append(flat.ravel(), np.zeros(1)), "much longer": np.resize(flat, 10_000), "empty": np.zeros(0),
@@ -91,6 +95,8 @@ def entrances(place: Path) -> Iterator[tuple[str, Entrance]]:
     yield from of_collectors(place)
     yield from of_trials()
     yield from of_environments()
+    yield from of_data(place, table(), network(), data())
+    yield from of_adapters(place)
 
 
 def of_policies() -> Iterator[tuple[str, Entrance]]:
@@ -213,9 +219,12 @@ class Saved:
         """Write it with a checksum that fits, take it up, and go on."""
         self.path.write_bytes(tensor_bytes("evenroll.collector", spec, arrays))
         again = Collector(table(), self.sampler).resume(self.path)
+        again.go_on()
         if not again._pending:
             again.act(0)
-        again.observe(1.0, True)
+        again.observe(1.0, False)
+        again.act(2)
+        again.abandon()
         for _ in range(8):
             again.act(1)
             again.observe(1.0, True)
@@ -337,14 +346,24 @@ def _raised_in() -> str:
     return "" if trace is None else trace.tb_frame.f_code.co_filename
 
 
-def main(chosen: list[str]) -> None:
+# The attacks that `make test` carries out at every entrance: one of each kind. `make attack` carries out all.
+SHORT = (
+    "longer", "empty", "shorter", "a dimension more", "a number", "negative", "half", "large", "2⁷⁰", "nan", "text",
+    "objects", "none", "float32", "big-endian", "strided", "overlapping", "read-only",
+)  # fmt: skip
+
+
+def main(chosen: list[str], short: bool) -> None:
     """Attack all entrances, or those whose names contain one of the words. One line of JSON says what came of it."""
-    refused, taken, wrong = 0, 0, []
+    refused, taken, wrong, times = 0, 0, [], {}
     with tempfile.TemporaryDirectory() as place, np.errstate(all="ignore"):
         for name, (enter, example) in entrances(Path(place)):
             if chosen and not any(word in name for word in chosen):
                 continue
+            started = time.perf_counter()
             for attack, value in attacks(example):
+                if short and attack not in SHORT:
+                    continue
                 print(f"{name}: {attack}", file=sys.stderr, flush=True)
                 try:
                     enter(value)
@@ -358,8 +377,10 @@ def main(chosen: list[str]) -> None:
             except Exception as error:
                 wrong.append(f"{name}: the good example: {type(error).__name__}: {error}")
             gc.collect()
-    print(json.dumps({"refused": refused, "taken": taken, "wrong": wrong}))
+            times[name] = time.perf_counter() - started
+    slowest = sorted(times.items(), key=lambda pair: -pair[1])[:10]
+    print(json.dumps({"entrances": len(times), "refused": refused, "taken": taken, "wrong": wrong, "slowest": slowest}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main([word for word in sys.argv[1:] if word != "--short"], "--short" in sys.argv)

@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
+import evenroll
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError, NoEstimate
-from evenroll.estimators.importance import effective_sample_size, largest_weight
+from evenroll.estimators.importance import effective_sample_size, largest_weight, weights_that_do_not_fit
 from evenroll.estimators.table import ESTIMATORS
 from tests.helpers import COIN, weighted_data
 
@@ -65,3 +66,19 @@ def test_impossible_actions_of_the_evaluation_policy_weigh_nothing() -> None:
     assert ESTIMATORS["ois"](none, COIN) == 0.0
     with pytest.raises(NoEstimate, match="every weight is 0"):
         ESTIMATORS["wis"](none, COIN)
+
+
+def test_weights_that_are_not_1_on_average_are_told() -> None:
+    """Greedy behaviour takes what it prefers with probability 1: all weights are π_e < 1, and their spread shows nothing."""
+    rng = np.random.default_rng(0)
+    assert "0.1 on average" in str(weights_that_do_not_fit(np.log(np.full(50, 0.1))))
+    assert weights_that_do_not_fit(np.zeros(50)) is None
+    fair = np.log(rng.choice([0.5, 1.5], 400))
+    assert weights_that_do_not_fit(fair) is None
+    assert weights_that_do_not_fit(fair + 0.3) is not None
+    assert weights_that_do_not_fit(np.log([0.1, 0.1])) is None  # two say too little
+    found = evenroll.evaluate("bandit", sampler="roa", estimator="ois", episodes=100)
+    assert found.value < 0.2  # the value is 0.8
+    assert found.low is None
+    assert "would have to be 1" in found.in_words()
+    assert evenroll.evaluate("bandit", sampler="bpg", estimator="ois", episodes=100).low is not None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evenroll.domains.catalogue import get_domain
+from evenroll.estimators.corrections import best_way, corrections
 from evenroll.estimators.score_regression import action_part
 from evenroll.policies import MLP
 from tests.helpers import trial
@@ -55,8 +56,11 @@ def test_balanced_scores_take_the_mean_of_all_folds_together(base_seed):
     def parts(sampler):
         runs = [trial("cartpole-continuous", sampler, (base_seed + i,), episodes=200) for i in range(8)]
         found = [action_part(data, policy) for data in runs]
-        columns = ([p.loose for p in found], [p.apart.mean() for p in found], [p.together for p in found])
-        return *(float(np.mean(c)) for c in columns), float(np.mean([p.mean for p in found]))
+        made = [corrections(data.returns, [p]) for data, p in zip(runs, found, strict=True)]
+        ways = [best_way(data.returns, p.apart) for data, p in zip(runs, found, strict=True)]
+        together = [slope * p.together(way) for p, (way, slope) in zip(found, ways, strict=True)]
+        columns = ([p.loose for p in found], [m.actions.mean() for m in made], together)
+        return *(float(np.mean(c)) for c in columns), float(np.mean([m.by_actions for m in made]))
 
     loose, apart, together, used = parts("os")
     assert loose > 0.6

@@ -1,23 +1,32 @@
-"""Regression on the scores: the scores, the model behind them, folds apart, and least squares."""
+"""Regression on the scores: the scores, the model behind them, folds apart, and what is left."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from evenroll.estimators.score_regression import ActionPart, regress
+from evenroll.estimators.action_part import ActionPart
+from evenroll.estimators.corrections import corrections
+from evenroll.estimators.score_regression import regress
 
 
-def test_the_regression_is_least_squares_with_an_intercept(base_seed: int) -> None:
-    """Against the textbook: intercept, its standard error, and what is left of the freedom. Exact for any numbers."""
+def test_the_regression_is_the_mean_of_what_is_left(base_seed: int) -> None:
+    """The error is that of a mean of the corrected values, with a degree of freedom less for every slope."""
     rng = np.random.default_rng(base_seed)
     C = rng.normal(0.3, 1.0, (2, 50))
-    gaps = 4.0 + 2.0 * C[0] - 3.0 * C[1] + rng.normal(size=50)
-    parts = [ActionPart(c, together=0.0, loose=1.0, unseen=u) for c, u in zip(C, (0.0, 0.1), strict=True)]
+    gaps = 4.0 + 2.0 * C[0] + 3.0 * C[1] + rng.normal(size=50)
+    parts = [ActionPart(c[:, None], lambda way: 0.0, loose=1.0, unseen=u) for c, u in zip(C, (0.0, 0.1), strict=True)]
     fit = regress(gaps, parts)
-    X = np.column_stack([np.ones(50), *C])
-    beta, rss, _, _ = np.linalg.lstsq(X, gaps, rcond=None)
-    error = np.sqrt(rss[0] / 47 * np.linalg.inv(X.T @ X)[0, 0])
-    assert (fit.value, fit.error, fit.freedom) == pytest.approx((beta[0], error, 47))
-    assert fit.imbalance == pytest.approx(beta[1:] @ C.mean(axis=1))
+    made = corrections(gaps, parts)
+    left = gaps - made.actions
+    assert (fit.value, fit.freedom) == pytest.approx((left.mean(), 47))
+    assert fit.error == pytest.approx(np.sqrt(left.var(ddof=1) * 49 / 47 / 50))
+    assert fit.imbalance == pytest.approx(gaps.mean() - left.mean())
     assert fit.unseen == 0.1
+    assert fit.actions.value == pytest.approx(1.0 - left.var() / gaps.var())
+    assert 0.0 < fit.actions.error < 0.1
+
+
+def test_squares_that_overflow_leave_the_mean() -> None:
+    fit = regress(np.array([1e200, 2e200, 3e200]), [])
+    assert (fit.value, fit.error) == (2e200, np.inf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.estimators import table_action_part
-from evenroll.estimators.score_regression import score_regression
+from evenroll.estimators.score_regression import action_part, score_regression
 from evenroll.estimators.table_action_part import Counts, advantages_of_model
 from evenroll.policies import TabularSoftmax
 from tests.helpers import trial
@@ -78,3 +79,14 @@ def test_one_taking_of_an_action_is_not_proof():
     counts = np.unique(cells, return_counts=True)[1]
     fit = score_regression(data, policy)
     assert fit.exact == (fit.unseen == 0 and counts.min() >= 2)
+
+
+def test_the_model_of_an_episode_does_not_know_it():
+    """Multiply one episode's rewards: the action part of its own fold stays, to the last bit; others change."""
+    policy, data = get_domain("gridworld").policy(), trial("gridworld", episodes=60)
+    rewards = data.rewards.copy()
+    rewards[data.ends[6] : data.ends[7]] *= 3.0  # episode 7, fold 7
+    before, after = (action_part(x, policy).apart for x in (data, replace(data, rewards=rewards)))
+    own = np.arange(60) % 10 == 7
+    np.testing.assert_array_equal(before[own], after[own])
+    assert (before[~own] != after[~own]).any()

@@ -11,7 +11,7 @@ from evenroll.adapters.model import as_model
 from evenroll.collection.environments import collect
 from evenroll.domains.catalogue import get_domain
 from evenroll.evaluation.collector import Collector
-from evenroll.evaluation.diagnosis import diagnose, repair_steps
+from evenroll.evaluation.diagnosis import Diagnosis, diagnose, repair_steps
 from tests.helpers import IDS, through_gymnasium
 
 
@@ -61,3 +61,19 @@ def test_repairing_a_data_set_makes_it_on_policy(base_seed: int) -> None:
     data = collector.rollouts()
     assert data.initial_episodes == 150
     assert diagnose(dataclasses.replace(data, initial_episodes=0), model).excess < 0.5 * before.excess
+
+
+@pytest.mark.parametrize(
+    ("excess", "words"),
+    [
+        (0.79, "better balanced than on-policy"), (0.81, "as balanced as on-policy"), (1.19, "as balanced as on-policy"),
+        (1.44, "The data is off: its scores are 1.2 times as far"),
+    ],
+)  # fmt: skip
+def test_words_follow_the_excess(excess: float, words: str) -> None:
+    """1 ± 2 · 0.1 is what chance does."""
+    found = Diagnosis(10, 400, 40.0, None, 0.1, excess, 0.1, 8, 5.0, 6.0, 90, 2.0, ())
+    assert words in found.in_words()
+    assert found.repair_episodes == 3
+    assert "Mean return 5; with the actions' luck taken out 6." in found.in_words()
+    assert "taken out" not in dataclasses.replace(found, balanced=None).in_words()

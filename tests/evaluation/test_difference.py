@@ -65,6 +65,15 @@ def test_words_and_refusals() -> None:
         evenroll.difference(env, good, bad, episodes=3)
 
 
+def test_where_a_sampler_runs_away_there_is_no_interval() -> None:
+    """The step size is far too large: both values are off by a third, and so may be their difference."""
+    env, policy = gym.make("evenroll/CartPole-v0"), get_domain("cartpole").policy()
+    found = evenroll.difference(env, policy, lambda x: [0.5, 0.5], sampler="ros:alpha=1000", episodes=60)
+    assert found.first.runs_away
+    assert (found.low, found.high) == (None, None)
+    assert "the first policy: ros" in found.in_words()
+
+
 def test_a_vector_environment_pairs_each_start_with_itself() -> None:
     """The same policy twice, on-policy, differs by nothing; and Pendulum's noise, which is in its starts, cancels."""
     make = functools.partial(gym.make, "Pendulum-v1")

@@ -9,8 +9,9 @@ from evenroll.collection.balance import Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import EvenrollError
+from evenroll.evaluation import running_estimate
 from evenroll.evaluation.looking import Seen
-from evenroll.evaluation.running_estimate import running
+from evenroll.evaluation.running_estimate import Running, plot_running, running
 from evenroll.intervals.independent import student_t
 from evenroll.samplers import OnPolicy
 from tests.helpers import trial
@@ -45,3 +46,23 @@ def test_too_few_episodes_are_refused() -> None:
     data = trial("gridworld", "os", episodes=9)
     with pytest.raises(EvenrollError, match="at least 10"):
         running(seen(data))
+
+
+def test_the_picture_shows_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both bands and the line by hand, and the confidence that was asked for."""
+    drawn = []
+    monkeypatch.setattr(running_estimate, "save_figure", lambda figure, path: drawn.append(figure))
+    n, value = np.array([10, 40, 160]), np.array([3.0, 5.0, 4.0])
+    plot_running(Running(n, value, value - 1.0, value + 0.5, np.array([4.0, 2.0, 1.0]), confidence=0.9), "x.png", "t")
+    (axis,) = drawn[0].axes
+    np.testing.assert_array_equal(axis.lines[0].get_xydata(), np.column_stack([n, value]))
+    plain, own = (band.get_paths()[0].vertices for band in axis.collections)
+    for x, half in ((10, 4.0), (160, 1.0)):  # as wide as √n makes it, around the last value
+        ends = plain[np.isclose(plain[:, 0], x), 1]
+        assert (ends.min(), ends.max()) == pytest.approx((4.0 - half, 4.0 + half))
+    for x, low, high in zip(n, value - 1.0, value + 0.5, strict=True):
+        ends = own[own[:, 0] == x, 1]
+        assert (ends.min(), ends.max()) == (low, high)
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert [label.split()[0] for label in labels[:2]] == ["90", "90"]
+    assert list(axis.get_xticks()) == [10, 100, 160]

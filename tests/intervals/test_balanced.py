@@ -62,8 +62,8 @@ def test_fallbacks_say_so_and_widen():
     assert unseen.fallback
     assert "hardly ever taken" in unseen.note
     assert unseen.half_width == pytest.approx(plain.half_width + 0.002 * np.ptp(returns))
-    few = balanced_interval(ScoreRegression(10.0, 0.01, 18, 0.02, 0.0), returns[:20], returns[:20].mean())
-    low, high = student_t(returns[:20])
+    few = balanced_interval(ScoreRegression(10.0, 0.01, 5, 0.02, 0.0), returns[:7], returns[:7].mean())
+    low, high = student_t(returns[:7])
     assert few.fallback
     assert few.half_width >= (high - low) / 2
     other = balanced_interval(fit, returns, 10.5, estimator="wris")  # contains the interval of score

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
 from evenroll.evaluation.evaluate import evaluate
 from evenroll.intervals.independent import Interval
-from evenroll.intervals.stopping import Target, collect_until, spending
+from evenroll.intervals.stopping import Target, collect_until, look_until, spending
 from evenroll.samplers.table import get_sampler
 from tests.helpers import trial
 
@@ -49,3 +52,31 @@ def test_looking_with_initial_data_sees_it_once():
     assert looked.initial_episodes == 50
     for name in ("steps", "returns", "ends", "terminated", "observations", "actions", "rewards"):
         np.testing.assert_array_equal(getattr(looked, name), getattr(once, name))
+
+
+def test_the_second_look_is_planned_by_the_first():
+    """200 episodes with a half-width of 2 when 1 is wanted: four times the data, for the level of the second look, and a
+    third more. What is far away is approached in steps of sixteen, and the last look says that it was the last."""
+    asked, levels = [], []
+
+    def quantile(level):
+        return NormalDist().inv_cdf(0.5 + level / 2)
+
+    def collect(n):
+        asked.append(n)
+        return SimpleNamespace(episodes=n)
+
+    def look(data, level):
+        levels.append(level)
+        half = 2.0 * quantile(level) / quantile(0.995) * (200 / data.episodes) ** 0.5
+        return 3.0, Interval(3.0 - half, 3.0 + half, level, "t")
+
+    _, value, found = look_until(collect, look, Target(1.0), 0.95, 100_000)
+    assert asked == [200, int(200 * 4.0 * (quantile(0.96) / quantile(0.995)) ** 2 * 1.3) + 1]
+    assert levels == pytest.approx([0.995, 0.96])
+    assert (value, found.confidence, found.note) == (3.0, 0.95, None)
+    assert found.half_width <= 1.0
+    asked.clear()
+    far = look_until(collect, look, Target(0.001), 0.95, 5000)[2]
+    assert asked == [200, 3201, 5000]
+    assert far.note == "5000 episodes are not enough for ± 0.001"

@@ -27,3 +27,14 @@ def test_factors_are_independent_categoricals() -> None:
         np.testing.assert_allclose(
             policy.distribution.log_probs(out[None], action[None]), np.log(p[chosen]).sum(), atol=1e-12
         )
+
+
+@pytest.mark.parametrize("c", [0.5, 1.0])
+def test_outputs_at_a_step_are_linear_in_the_features(c: float) -> None:
+    """At θ − c·vector each output is smaller by c times the product of its part of the vector with the features and 1."""
+    rng = np.random.default_rng(1)
+    policy = External(2, choices=(3,))
+    psi, out, vector = rng.standard_normal(2), rng.standard_normal(3), rng.standard_normal(9).astype(policy.dtype)
+    expected = out - c * vector.reshape(3, 3) @ np.append(psi, 1.0)
+    np.testing.assert_allclose(policy.outputs(np.append(psi, out), vector, c), expected, atol=1e-6)
+    np.testing.assert_allclose(policy.outputs(np.append(psi, out)), out, atol=1e-12)

@@ -71,3 +71,16 @@ def test_behavior_outputs_equal_those_of_the_policy_built_at_theta_b(case: str) 
     obs, vector = rng.normal(size=policy.obs_dim), rng.normal(size=policy.parameters)
     built = policy.with_theta(policy.theta - 0.07 * vector)
     np.testing.assert_allclose(policy.outputs(obs, vector, 0.07), built.outputs(obs), rtol=1e-10, atol=1e-12)
+
+
+def test_a_huge_step_leaves_a_gaussian_within_reach_and_a_softmax_as_it_is() -> None:
+    """`tame`: a Gaussian's outputs stay within 1,000 (1 + |output|) of the policy's; what overflows is the policy's own."""
+    rng = np.random.default_rng(4)
+    gaussian, softmax = (make_mlp(rng, **MLP_CASES[case]) for case in ("gaussian", "softmax-plain"))
+    for policy in (gaussian, softmax):
+        obs, vector = rng.normal(size=policy.obs_dim), rng.normal(size=policy.parameters)
+        own, far = policy.outputs(obs), policy.outputs(obs, vector, 1e9)
+        reach = 1000.0 * (1.0 + np.abs(own))
+        beyond = np.abs(far - own) > reach * (1.0 + 1e-12)
+        assert beyond.any() == (policy is softmax)
+        np.testing.assert_array_equal(policy.outputs(obs, np.full(policy.parameters, 1e300), 1e300), own)

@@ -111,7 +111,10 @@ def _is_action(result: Any, actions: Actions) -> bool:
         row = np.asarray(result, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         return False
-    return row.shape == (actions.dim,) and (not actions.choices or bool((row == np.floor(row)).all()))
+    if row.shape != (actions.dim,) or not actions.choices:
+        return row.shape == (actions.dim,)
+    row = actions.from_env(row[None])[0]
+    return bool(((row == np.floor(row)) & (row >= 0) & (row < actions.choices)).all())
 
 
 def _of_actions(name: str, ask: Callable[[Any], Any], observations: Observations, actions: Actions) -> Model:
@@ -198,7 +201,7 @@ def _insist(name: str, outputs: Callable[[Any], np.ndarray], observations: Obser
 def _of_distributions(
     name: str, ask: Callable[[Any], Any], first: Any, observations: Observations, actions: Actions
 ) -> Model:
-    from evenroll.adapters.torch_results import Reading, batch_of_one
+    from evenroll.adapters.torch_results import SQUASH, Reading, batch_of_one
 
     reading = Reading(actions)
     reading.settle(batch_of_one(first))
@@ -217,6 +220,7 @@ def _of_distributions(
         raise PolicyError(CHANGES.format(name))
     made = _through(name, outputs, observations, reading.actions)
     made.described += reading.note
+    made.clips = SQUASH
     made.played_actions = actions if noise is not None else None
     if noise is None:
         return made

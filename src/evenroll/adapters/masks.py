@@ -14,6 +14,7 @@ import numpy as np
 
 from evenroll.adapters.spaces import Actions, Observations
 from evenroll.adapters.vector_environments import as_lanes, is_sb3
+from evenroll.engine import border
 from evenroll.errors import SpecError
 
 METHOD, ENTRY = "action_masks", "action_mask"  # sb3-contrib's name of the method, and Gymnasium's of the entry in `info`
@@ -37,9 +38,11 @@ def joined(observations: Observations, batch: Any, masks: Any, lanes: int) -> di
     if masks is None:
         raise SpecError(NO_MASKS)
     space = observations.space[ENTRY]  # type: ignore[index]
-    rows = np.asarray(masks).reshape(lanes, -1)
-    if rows.shape[1] != space.n:
-        raise SpecError(f"a mask has {rows.shape[1]} entries, the actions have {space.n} values")
+    rows = border.numbers("the masks", masks)
+    if rows.size != lanes * space.n or (lanes > 1 and len(rows) != lanes):
+        wanted = f"{lanes * space.n}, one for each value of the actions" + (f" in {lanes} lanes" if lanes > 1 else "")
+        raise SpecError(f"the masks have {rows.size} entries in shape {list(rows.shape)}, not {wanted}")
+    rows = rows.reshape(lanes, space.n)
     if not np.isin(rows, (0, 1)).all() or not rows.any(axis=1).all():
         raise SpecError("a mask must hold True or False for every action, and allow at least one")
     return {ENTRY: rows.astype(np.int8), "observation": batch}

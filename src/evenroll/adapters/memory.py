@@ -87,7 +87,11 @@ class LaneMemory:
             rows = self.encode_batch(batch if len(group) == n else self.observations.take(batch, group))
             result = np.zeros((n, rows.shape[1])) if result is None else result
             result[group] = rows
-            for x, d, y in zip(self.parts, self.dims, _leaves(self.after), strict=True):
+            after = _leaves(self.after)
+            shapes = [[(list(x.shape), x.dtype) for x in leaves] for leaves in (after, kept)]
+            if shapes[0] != shapes[1]:
+                raise PolicyError(f"the policy's state has shapes and types {shapes[0]}, not {shapes[1]} as at first")
+            for x, d, y in zip(self.parts, self.dims, after, strict=True):
                 x.index_copy_(d, index, y.detach().clone())
         self.fresh[:] = 0
         self.now = None

@@ -15,14 +15,10 @@ from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.recurrent import remembering_policy, step_of
 from evenroll.adapters.spaces import TABLE_SIZE, Actions, Observations
 from evenroll.adapters.torch_module import NO_FUNCTION, TorchPolicy, tensors_for
+from evenroll.adapters.torch_results import SQUASH
 from evenroll.errors import PolicyError
 from evenroll.policies.external import External
 from evenroll.policies.tabular import TabularSoftmax
-
-SQUASH = (
-    "if the policy squashes them with tanh instead, return torch.distributions.TransformedDistribution(Normal(mean, scale), "
-    "[TanhTransform()])"
-)
 
 
 def module_policy(module: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool) -> Model:

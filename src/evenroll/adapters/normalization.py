@@ -7,8 +7,6 @@ pickle (`VecNormalize.save`) is read without running anything in it (files/inert
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from evenroll.adapters.sb3_zip import members
 from evenroll.adapters.surroundings import layers
-from evenroll.errors import DataError, SpecError
+from evenroll.engine import border
+from evenroll.errors import DataError, EnvironmentFault, PolicyError, SpecError
 from evenroll.files.inert_pickle import Call, described, numbers
 from evenroll.files.safe_files import read_bytes, read_json, read_tensors, tensor_bytes, write_atomically
 
@@ -44,7 +44,10 @@ class Normalization:
 
     def of(self, observation: Any) -> np.ndarray:
         """The observation as VecNormalize shows it to a policy."""
-        scaled = (np.asarray(observation) - self.mean) / np.sqrt(self.var + self.epsilon)
+        given = border.numbers("the observation", observation, EnvironmentFault)
+        if given.shape[max(given.ndim - self.mean.ndim, 0) :] != self.mean.shape:  # NumPy would repeat a single number
+            raise EnvironmentFault(f"the observation must have shape {list(self.mean.shape)}, not {list(given.shape)}")
+        scaled = (given - self.mean) / np.sqrt(self.var + self.epsilon)
         return np.asarray(np.clip(scaled, -self.clip, self.clip).astype(np.float32))
 
     def around(self, env: Any) -> Any:
@@ -104,7 +107,6 @@ MISSING = (
     "evaluate(VecNormalize.load('vecnormalize.pkl', DummyVecEnv([make])), …) with training = False and norm_reward = False"
 )
 NORMALISERS = ("VecNormalize", "NormalizeObservation", "TransformObservation")
-DATA_LARGEST = 8 << 20  # the most bytes of a zip's member `data`
 
 
 def is_normalised(env: Any) -> bool:
@@ -130,9 +132,6 @@ def unnormalised(policy: Any) -> tuple[str, ...]:
 def _data_of_zip(path: Path) -> dict[str, Any]:
     """What a zip of Stable-Baselines3 says of its training; nothing where it cannot be read, which others report."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.getinfo("data").file_size > DATA_LARGEST:
-                return {}
-            return read_json(archive.read("data"), "data", DataError)
-    except (zipfile.BadZipFile, zlib.error, KeyError, OSError, ValueError, RuntimeError, EOFError, DataError):
+        return read_json(members(path, "data")["data"], "data", DataError)
+    except (PolicyError, DataError):
         return {}

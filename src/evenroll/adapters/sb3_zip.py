@@ -71,19 +71,24 @@ def load_sb3(path: str | Path) -> Any:
         raise PolicyError(f"{path.name}: {error}") from None
 
 
-def _load(path: Path) -> SavedModel:
+def members(path: Path, *names: str) -> dict[str, bytes]:
+    """The bytes of some members of a zip, after all its limits were checked."""
     check_file(path, LARGEST, PolicyError)
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
             _check_directory(raw)
         with zipfile.ZipFile(path) as archive:
             _check_members(archive)
-            text, tensors = _member(archive, "data", JSON_LARGEST), _member(archive, "policy.pth", LARGEST)
+            return {name: _member(archive, name, JSON_LARGEST if name == "data" else LARGEST) for name in names}
     except UNREADABLE as error:
         raise PolicyError(f"not a Stable-Baselines3 zip ({first_line(error)})") from None
-    data = read_json(text, "not a Stable-Baselines3 zip: its data", PolicyError)
+
+
+def _load(path: Path) -> SavedModel:
+    read = members(path, "data", "policy.pth")
+    data = read_json(read["data"], "not a Stable-Baselines3 zip: its data", PolicyError)
     kind_of(data)  # raises before the tensors are read
-    return SavedModel.of(data, _tensors(tensors))
+    return SavedModel.of(data, _tensors(read["policy.pth"]))
 
 
 def _check_directory(raw: bytes | mmap.mmap) -> None:

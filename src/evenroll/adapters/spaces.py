@@ -201,10 +201,17 @@ Leaf = Callable[..., Any]  # what is done to each part of a structured observati
 def _parts(space: gym.Space[Any], do: Leaf, *values: Any) -> Any:
     """`do(space, part …)` of every part of values that have the structure of a space, in the same structure."""
     if isinstance(space, gym.spaces.Dict):
-        return {key: _parts(part, do, *(value[key] for value in values)) for key, part in space.spaces.items()}
+        return {key: _parts(part, do, *(_part(value, key) for value in values)) for key, part in space.spaces.items()}
     if isinstance(space, gym.spaces.Tuple):
-        return tuple(_parts(part, do, *(value[i] for value in values)) for i, part in enumerate(space.spaces))
+        return tuple(_parts(part, do, *(_part(value, i) for value in values)) for i, part in enumerate(space.spaces))
     return do(space, *values)
+
+
+def _part(value: Any, key: Any) -> Any:
+    try:
+        return value[key]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise SpecError(f"the observation has no part {key!r}: it is {type(value).__name__} {value!r:.60}") from None
 
 
 def _numbers(leaf: gym.Space[Any]) -> int:
@@ -262,8 +269,20 @@ class Observations:
     def batch(self, observation: Any) -> Any:
         """One observation as a batch of one."""
         if not self.structured:
-            return np.asarray(observation)[None]
-        return _parts(self.space, lambda _, x: np.asarray(x)[None], observation)
+            return border.numbers("the observation", observation)[None]
+        return _parts(self.space, lambda _, x: border.numbers("a part of the observation", x)[None], observation)
+
+    def fitted(self, batch: Any, lanes: int) -> Any:
+        """A batch of Dicts or Tuples, if it has for each lane a part of every kind, with as many numbers as that has."""
+
+        def one(leaf: gym.Space[Any], x: Any) -> np.ndarray:
+            part = border.numbers("a part of the observations", x)
+            if part.shape[:1] != (lanes,) or part.size != lanes * _numbers(leaf):
+                shape = list(part.shape)
+                raise SpecError(f"a part of the observations has shape {shape}, which does not fit {lanes} of {leaf}")
+            return part.reshape(lanes, *(leaf.shape or ()))
+
+        return _parts(self.space, one, batch)
 
     def take(self, batch: Any, which: Any) -> Any:
         """Those observations of a batch that an index, a slice or a list of indices names."""
@@ -283,7 +302,11 @@ class Observations:
             parts: list[np.ndarray] = []
 
             def add(leaf: gym.Space[Any], x: Any) -> None:
-                parts.append(np.asarray(x, dtype=np.float64).reshape(-1, _numbers(leaf)))
+                part, n = border.numbers("a part of the observations", x), _numbers(leaf)
+                rows = len(part) if part.ndim else 0
+                if part.size != rows * n or (parts and rows != len(parts[0])):
+                    raise SpecError(f"a part of the observations has shape {list(part.shape)}, which does not fit {leaf}")
+                parts.append(part.reshape(rows, n).astype(np.float64))
 
             _parts(self.space, add, observations)
             return np.concatenate(parts, axis=1)

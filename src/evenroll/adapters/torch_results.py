@@ -35,6 +35,10 @@ IMPOSSIBLE = -800.0  # the logit that replaces −inf: e⁻⁸⁰⁰ is 0 in dou
 PROBABILITY_ERROR = (
     1e-3  # how far the sum of the probabilities that a policy gives may be from 1, beside what its precision rounds off
 )
+SQUASH = (  # what to say of actions that were drawn outside the environment's bounds
+    "if the policy squashes them with tanh instead, return torch.distributions.TransformedDistribution(Normal(mean, scale), "
+    "[TanhTransform()])"
+)
 KNOWN = (
     "known are Categorical, OneHotCategorical, Bernoulli, Normal, Beta, MultivariateNormal, Independent of these, "
     "TransformedDistribution(Normal, [TanhTransform(), AffineTransform(bias, scale)]), and logits"

@@ -24,6 +24,7 @@ from evenroll.cli.options import (
     JsonOption,
     NormalizeOption,
     PolicyOption,
+    ResetsOption,
     SamplerOption,
     SeedOption,
 )
@@ -39,13 +40,13 @@ def evaluate(
     ] = None,
     sampler: SamplerOption = "auto",
     estimator: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="mc, score, ois, wis, pdis, ris, wris, fqe, fqe-net, dr or wdr.",
+            help="score (the default), mc, ois, wis, pdis, ris, wris, fqe, fqe-net, dr or wdr.",
             metavar="ESTIMATOR",
             autocompletion=completion.estimators,
         ),
-    ] = "mc",
+    ] = None,
     episodes: Annotated[int | None, typer.Option(help="Trajectories to collect (default 100).", metavar="N")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps to take instead.", metavar="N")] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount; default: the domain's, 1 for ENV.", metavar="X")] = None,
@@ -66,6 +67,7 @@ def evaluate(
     horizon: HorizonOption = None,
     envs: EnvsOption = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The policy's likeliest actions.")] = False,
+    resets: ResetsOption = None,
     initial_data: InitialOption = None,
     normalize: NormalizeOption = None,
     plot: Annotated[
@@ -103,7 +105,7 @@ def evaluate(
     domain_or_environment: Any = loaded_domain or load_environment(domain, envs, statistics)
     source = source_of(
         domain_or_environment, None if policy is None else load_any_policy(policy), sampler, gamma=gamma, seed=seed,
-        horizon=horizon, initial=initial, deterministic=deterministic,
+        horizon=horizon, initial=initial, deterministic=deterministic, resets=resets,
         warned=unnormalised(policy) if statistics is None else (),
     )  # fmt: skip
     _say_what_cannot_be_kept(source)
@@ -117,7 +119,7 @@ def evaluate(
                 raise kept(fault, domain, where) from None
         tell(result, json_file, lambda: show_evaluation(result))
         if plot is not None:
-            plot_running(running(seen(source), confidence), plot, f"{domain}: {result}")
+            plot_running(running(seen(source), look, confidence), plot, f"{domain}: {result}")
             if json_file != "-":
                 out.print(f"running estimate: {shown(plot)}")
     except Interrupted as stop:
@@ -156,6 +158,7 @@ def difference(
     seed: SeedOption = 0,
     horizon: HorizonOption = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The policies' likeliest actions.")] = False,
+    resets: ResetsOption = None,
     normalize: NormalizeOption = None,
     initial_data: Annotated[
         Path | None, typer.Option(help="What --policy collected before the interrupt.", metavar="FILE")
@@ -183,7 +186,7 @@ def difference(
             result = run(
                 env, first, second, sampler=sampler, episodes=episodes, gamma=gamma, seed=seed, confidence=confidence,
                 horizon=horizon, deterministic=deterministic, initial=(initial[0], initial[1]), progress=show,
-                warned=warned,
+                warned=warned, resets=resets,
             )  # fmt: skip
         tell(result, json_file, lambda: show_difference(result))
     except CollectionFault as fault:

@@ -51,6 +51,14 @@ NormalizeOption = Annotated[
         help="Statistics of VecNormalize: its .pkl (read, not run), or what evenroll.sb3.export_normalization wrote.",
     ),
 ]
+ResetsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Further resets that show which starts there are; 0: none. Default: one for 20 steps, if they are quick.",
+        min=0,
+        metavar="N",
+    ),
+]
 ConfidenceOption = Annotated[float, typer.Option(help="Of the interval.", metavar="X")]
 IntervalOption = Annotated[
     str, typer.Option(help="auto, score; t, bca or bernstein for independent trajectories.", metavar="KIND")

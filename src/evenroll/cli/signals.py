@@ -9,6 +9,7 @@ This module imports nothing of the package and nothing that takes time: it is lo
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 ECHO = 1.0  # seconds in which another SIGTERM or SIGHUP is the same request: shells and service managers repeat it; a choice
+
+NOTICE, TRIES = 0.4, 5  # seconds after which an interrupt that nobody handles is raised again, and how often
 
 _received: list[tuple[int, float]] = []  # the signals so far, and when they came
 
@@ -67,4 +70,24 @@ def _raise(number: int, frame: FrameType | None) -> None:
     again = bool(_received) and now - _received[-1][1] < ECHO
     _received.append((number, now))
     if not again or number == signal.SIGINT:
+        if len(_received) == 1:
+            threading.Thread(target=_insist, daemon=True).start()
         raise KeyboardInterrupt
+
+
+def _insist() -> None:
+    """Raise the interrupt again if nobody took notice of it.
+
+    A KeyboardInterrupt is lost where Python ignores exceptions: when it happens to be raised while an object is being
+    deleted, or in a callback. Whoever has noticed it is handling it, or something that went wrong meanwhile.
+    """
+    main = threading.main_thread().ident
+    for _ in range(TRIES):
+        time.sleep(NOTICE)
+        found = sys._current_exceptions().get(main) if main is not None else None
+        handled = found[1] if isinstance(found, tuple) else found  # Python before 3.12 gives three things
+        while handled is not None:
+            if isinstance(handled, KeyboardInterrupt):
+                return
+            handled = handled.__context__
+        _thread.interrupt_main()

@@ -64,6 +64,8 @@ def show_evaluation(result: Evaluation) -> None:
         f"{shown(result.policy)}",
         soft_wrap=True,
     )
+    if result.resets:
+        out.print(f"{result.resets} further resets, without a step, show which starts there are")
     others = ", ".join(f"{name} {value}" for name, value in result.quantities.items())
     if others:
         out.print(f"undiscounted: {others}", soft_wrap=True)

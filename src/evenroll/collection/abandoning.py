@@ -7,6 +7,7 @@ import numpy as np
 from evenroll.collection.recorded import HALF_ACT, HALF_OBSERVE
 from evenroll.collection.recorder import Recorder
 from evenroll.errors import SpecError
+from evenroll.text.specs import whole_number
 
 
 class AbandoningRecorder(Recorder):
@@ -26,7 +27,7 @@ class AbandoningRecorder(Recorder):
         their order, which takes as long as learning them did. The random numbers are not taken back: an episode that
         failed is not met with the same luck again.
         """
-        if lane is not None and not 0 <= lane < self.lanes:
+        if lane is not None and whole_number("lane", lane, 0) >= self.lanes:
             raise SpecError(f"there is no lane {lane}: they are 0 … {self.lanes - 1}")
         dropped = self._open(None if self._blocked == HALF_OBSERVE else lane)
         if not dropped and not self._half:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, void
+from numba import float64, int64
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import Clock, Tally, sampling_types
 from evenroll.engine import border
+from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import compiled, number_type, pointer, shift
 from evenroll.engine.random import stream
 from evenroll.errors import DataError, SpecError
@@ -113,17 +114,22 @@ class Balance:
             raise SpecError("initial data must consist of finished trajectories")
         n, steps, policy = initial.episodes, initial.steps, self.policy
         weights = initial.log_weights if initial.log_weights is not None else np.zeros(n)
-        _absorb(self.number)(
-            *self.arrays,
+        data = (
             policy.checked_observations(initial.column("observations"), DataError, steps).ravel(),
             policy.checked_actions(initial.column("actions"), DataError, steps).ravel(),
             border.shaped("rewards", initial.column("rewards"), (steps,), DataError),
             initial.ends,
             border.shaped("returns", initial.returns, (n,), DataError),
             np.array(weights),
-            policy.obs_dim,
-            policy.action_dim,
         )
+        call, episode = _absorb(self.number), 0
+        for first, last in in_parts(steps, self.size):
+            episode = int(call(*self.arrays, *data, policy.obs_dim, policy.action_dim, first, last, episode))
+
+    @property
+    def size(self) -> int:
+        """How many numbers a step may work on at most: the weights, what the sampler remembers, and what it tries."""
+        return self.policy.parameters + len(self.vectors) + len(self.memory) + self.sampler.work(self.policy)
 
     @property
     def divergence(self) -> Divergence:
@@ -137,23 +143,26 @@ class Balance:
 
 def _absorb_kernel(
     policy_arrays: Any, sampler_arrays: Any, observations: Any, actions: Any, rewards: Any, ends: Any, returns: Any,
-    log_weights: Any, n_obs: Any, n_action: Any,
-) -> None:  # fmt: skip
-    """Feed initial data to the sampler, step by step, as if it had just been collected."""
+    log_weights: Any, n_obs: Any, n_action: Any, first: Any, last: Any, episode: Any,
+) -> int:  # fmt: skip
+    """Feed a part of initial data to the sampler, step by step, as if it had just been collected.
+
+    first, last  the rows of this part; its first row belongs to this `episode`. Returns the episode of the next part.
+    """
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     update, end_episode = updating(policy, sampler), ending(policy, sampler)
-    row = 0
-    for episode in range(len(ends)):
-        while row < ends[episode]:
-            obs, action = shift(pointer(observations), row * n_obs), shift(pointer(actions), row * n_action)
-            forward(policy, sampler.vectors, 0.0, obs)
-            update(policy, sampler, obs, action, rewards[row])
-            row += 1
-        end_episode(policy, sampler, returns[episode], log_weights[episode])
+    for row in range(first, last):
+        obs, action = shift(pointer(observations), row * n_obs), shift(pointer(actions), row * n_action)
+        forward(policy, sampler.vectors, 0.0, obs)
+        update(policy, sampler, obs, action, rewards[row])
+        if row + 1 == ends[episode]:
+            end_episode(policy, sampler, returns[episode], log_weights[episode])
+            episode += 1
+    return episode
 
 
 @functools.cache
 def _absorb(number: Any) -> Any:
     floats = float64[::1]
-    data = (floats, floats, floats, int64[::1], floats, floats, int64, int64)
-    return compiled(_absorb_kernel, void(*sampling_types(number), *data))
+    data = (floats, floats, floats, int64[::1], floats, floats, int64, int64, int64, int64, int64)
+    return compiled(_absorb_kernel, int64(*sampling_types(number), *data))

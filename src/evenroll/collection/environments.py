@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -58,7 +59,9 @@ def _single(recorder: Recorder, env: Any, episodes: int | None, steps: int | Non
     masks = masks_of(env) if recorder.model.masked else None
     limit = np.inf if steps is None else steps
     while (episodes is None or recorder.episodes < episodes) and recorder.steps < limit:
+        began = time.perf_counter()
         observation, info = env.reset(seed=start_seed(recorder.seed, recorder.starts))
+        recorder.fastest_reset = min(recorder.fastest_reset, time.perf_counter() - began)
         over = False
         patience = recorder.steps + LONG if recorder.episodes == 0 and recorder.horizon is None else np.inf
         while not over and recorder.steps < limit:
@@ -108,7 +111,9 @@ def _in_rounds(recorder: Recorder, lanes: VectorLanes | SB3Lanes, episodes: int)
 def _run(recorder: Recorder, lanes: VectorLanes | SB3Lanes, left: np.ndarray) -> Iterator[int]:
     """Reset all lanes, and go on until each has finished as many episodes as are left for it."""
     masks = masks_of(lanes.env) if recorder.model.masked else None
+    began = time.perf_counter()
     observations = lanes.reset(recorder.seed, recorder.starts)
+    recorder.fastest_reset = min(recorder.fastest_reset, (time.perf_counter() - began) / lanes.n)
     patience = LONG if recorder.episodes == 0 else -1
     while left.any():
         before = recorder.episodes

@@ -32,7 +32,7 @@ def as_rollouts(given: Any, gamma: float | None = None) -> Rollouts:
     """The given data as rollouts, with returns of this discount; without one, of the data's own, or 1."""
     if isinstance(given, str | Path):
         return load_rollouts(given, gamma)
-    data = given if isinstance(given, Rollouts) else _of_object(given)
+    data = given.sound() if isinstance(given, Rollouts) else _of_object(given)
     return data if gamma is None or gamma == data.gamma else with_gamma(data, gamma)
 
 

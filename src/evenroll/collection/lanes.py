@@ -19,7 +19,9 @@ from evenroll.collection.balance import Balance, Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import Clock, Tally, choose_and_watch, sampling_types
 from evenroll.engine import border
+from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import compiled, pointer, shift
+from evenroll.engine.simd import narrow
 from evenroll.errors import SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import forward, policy_of
@@ -45,7 +47,7 @@ def _advance_kernel(
     for e in range(lanes):
         if active[e] == 1:
             for i in range(n_obs):
-                if not math.isfinite(obs[e, i]):
+                if not math.isfinite(narrow(obs[e, i], policy.theta)):  # a network may be in single precision
                     return 2 * e + BAD_OBSERVATION
         if states > 0 and not (obs[e, 0] >= 0.0 and obs[e, 0] < states and obs[e, 0] == math.floor(obs[e, 0])):
             return 2 * e + BAD_OBSERVATION
@@ -78,13 +80,17 @@ def _end_kernel(policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectorie
 
 
 def _replay_kernel(
-    policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, lane: Any, last: Any, obs: Any, actions: Any
-) -> None:
-    """Learn from recorded steps in their order, as `_advance_kernel` and `_end_kernel` did when they were taken."""
+    policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, lane: Any, last: Any, obs: Any, actions: Any,
+    first: Any, end: Any,
+) -> None:  # fmt: skip
+    """Learn from recorded steps in their order, as `_advance_kernel` and `_end_kernel` did when they were taken.
+
+    first, end  which rows: the first, and the first that is left for another call
+    """
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     update, end_episode = updating(policy, sampler), ending(policy, sampler)
     n_obs, n_action, n_slots = obs.shape[1], actions.shape[1], len(slots)
-    for row in range(len(lane)):
+    for row in range(first, end):
         e = lane[row]
         for i in range(n_slots):
             sampler.memory[slots[i]] = trajectories[e, i]
@@ -112,7 +118,7 @@ def _end(number: Any) -> Any:
 @functools.cache
 def _replay(number: Any) -> Any:
     ints, table = int64[::1], float64[:, ::1]
-    return compiled(_replay_kernel, void(*sampling_types(number), ints, table, ints, ints, table, table))
+    return compiled(_replay_kernel, void(*sampling_types(number), ints, table, ints, ints, table, table, int64, int64))
 
 
 class Lanes:
@@ -195,12 +201,18 @@ class Lanes:
 
         The random numbers are not taken back: what is drawn next is new luck.
         """
+        n, policy = len(owner), self.balance.policy
+        encoded, actions = policy.checked_observations(encoded, SpecError, n), policy.checked_actions(actions, SpecError, n)
+        last = border.flags("last", last, n)
+        if owner.dtype != np.int64 or (owner < 0).any() or (owner >= max(n, 1)).any() or len(of_lane) != len(self.everyone):
+            raise SpecError("the owners of the steps are numbers of trajectories, from 0, and each lane has one or −1")
         balance, new = self.balance, self._new()
         balance.vectors[...], balance.memory[...] = new.vectors, new.memory
         balance.clock_array[...], balance.tally_array[...] = new.clock_array, new.tally_array
         start = balance.memory[self.slots].copy()
         own = np.tile(start, (max([int(owner.max(initial=0)), *of_lane]) + 1, 1))
-        _replay(balance.number)(*balance.arrays, self.slots, own, owner, last, encoded, actions)
+        for first, end in in_parts(n, balance.size):
+            _replay(balance.number)(*balance.arrays, self.slots, own, owner, last, encoded, actions, first, end)
         for lane, trajectory in enumerate(of_lane):
             self.trajectories[lane] = start if trajectory < 0 else own[trajectory]
         balance.clock.steps, balance.clock.episodes = len(owner), int(last.sum())

@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from evenroll.adapters.masks import ENTRY as MASK
-from evenroll.adapters.masks import joined
 from evenroll.adapters.model import Model, as_model
 from evenroll.collection.balance import Divergence, action_stream
-from evenroll.collection.columns import Columns
+from evenroll.collection.faults import Faults
 from evenroll.collection.given_data import as_rollouts
 from evenroll.collection.lanes import BAD_OBSERVATION, SOUND, Lanes
-from evenroll.collection.recorded import HALF_ACT, HALF_OBSERVE, TWICE, assembled, batch_of, of_lane
+from evenroll.collection.recorded import (
+    HALF_ACT,
+    HALF_OBSERVE,
+    TWICE,
+    Ending,
+    assembled,
+    batch_of,
+    columns_for,
+    ending_of,
+    endings_of,
+)
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import handed_in, see
 from evenroll.engine import border
@@ -32,15 +40,14 @@ from evenroll.text.specs import share, whole_number
 if TYPE_CHECKING:
     from evenroll.adapters.ros_through_torch import RosThroughTorch
 
-KEPT = 4096  # observations of up to this many bytes are kept unless the caller says otherwise: 400 MB of 100,000 steps
-SMALL = 256  # observations of up to this many numbers are kept in double precision whatever their type is
 LONGEST_EPISODE = 1_000_000  # steps after which an episode of somebody's own loop is thought never to end
 CHUNK = 1024  # observations that go through a network at once
 REAL = border.REAL
-SUCCESS = ("is_success", "success")  # names under which environments report a success in `info`
+NO_ENDING: Ending = (math.nan, None)
+MOST_LANES = 100_000  # with so many, a step of a small network takes a tenth of a second
 
 
-class Recorder:
+class Recorder(Faults):
     """Chooses actions so that the data as a whole is on-policy, and keeps the data.
 
     policy    whatever `evaluate` takes
@@ -72,6 +79,8 @@ class Recorder:
                 whole_number(what, count, 1)
         if lanes is not None and horizon is not None:
             raise SpecError("a horizon is for a single environment; of several, wrap each in gymnasium.wrappers.TimeLimit")
+        if lanes is not None and lanes > MOST_LANES:
+            raise SpecError(f"there can be at most {MOST_LANES:,} lanes")
         seed = whole_number("seed", seed, 0)
         chosen = get_sampler(sampler)
         self.model: Model = (
@@ -81,7 +90,7 @@ class Recorder:
         )
         self.step_gamma, self.seed, self.horizon = gamma, seed, horizon
         self.gamma = gamma = gamma**self.model.chunk  # that of a decision, of which several actions may come
-        self.longest = LONGEST_EPISODE
+        self.longest, self.fastest_reset = LONGEST_EPISODE, math.inf  # steps of an episode, seconds of a reset
         self.batched, self.lanes = lanes is not None, lanes or 1
         lanes = self.lanes
         self.asked = chosen
@@ -103,20 +112,7 @@ class Recorder:
             place, handed = action_stream(seed, self.initial), handed_in(engine, self.initial)
             self.stepper = Lanes(engine, chosen, place, gamma=gamma, lanes=lanes, initial=handed)
         self.sampler = chosen
-        observations, dim = self.model.observations, self.model.actions.dim
-        small = observations.size <= SMALL
-        cheap = small or observations.size * np.dtype(observations.dtype).itemsize <= KEPT
-        self.keeps = keep = cheap if keep_observations is None else keep_observations
-        kinds: dict[str, tuple[int, Any]] = {
-            "episode": (1, np.int64), "actions": (dim, np.float64), "rewards": (1, np.float64),
-            "log_e": (1, np.float64), "log_b": (1, np.float64),
-        }  # fmt: skip
-        if isinstance(engine, External):
-            kinds["encoded"] = (engine.obs_dim, np.float32)
-        if keep or not isinstance(engine, External):
-            own = engine is None or (isinstance(engine, External) and not small)
-            kinds["observations"] = (observations.size, observations.dtype if own else np.float64)
-        self.columns = Columns(kinds)
+        self.columns, self.keeps = columns_for(self.model, keep_observations)
         # Each lane has the episode that it runs (−1: none) and its length. Pending are the lanes that wait for a reward.
         self._episode, self._length = [-1] * lanes, [0] * lanes
         self._pending: list[int] = []
@@ -126,8 +122,8 @@ class Recorder:
         self._ended: list[tuple[int, bool, float]] = []  # episode, terminated, success (nan: the environment did not say)
         self._last: dict[int, np.ndarray] = {}  # the observation after an episode's last step, where given
         self._everyone = np.ones(lanes, dtype=np.int64) if self.stepper is None else self.stepper.everyone
-        self._shape = observations.shape
-        self._flat = not self.batched and isinstance(engine, MLP) and len(observations.shape) == 1
+        self._shape = self.model.observations.shape
+        self._flat = not self.batched and isinstance(engine, MLP) and len(self._shape) == 1
 
     def _ros_learns(self, observations: np.ndarray, actions: np.ndarray) -> None:
         """Full ROS through torch takes in recorded steps [N, …]."""
@@ -186,10 +182,7 @@ class Recorder:
                 self._bad_step(status, one)
             self._record([0], one, one, stepper.actions, stepper.log_e, stepper.log_b)
             return model.actions.to_env(stepper.actions[0])
-        if model.masked:
-            observation = joined(model.observations, observation, masks, self.lanes)
-            observation[MASK] = observation[MASK] if self.batched else observation[MASK][0]
-        batch = batch_of(model.observations, observation, self.lanes, self.batched)
+        batch = batch_of(model, observation, masks, self.lanes, self.batched)
         lanes = np.flatnonzero(who).tolist()
         if model.begin is not None:
             for lane in lanes:
@@ -198,7 +191,7 @@ class Recorder:
         if stepper is None:
             return self._decide(batch, lanes)
         assert model.encode is not None
-        encoded = model.encode(batch) if self.ros is None else self.ros.outputs(batch)
+        encoded = self._asked(model.encode if self.ros is None else self.ros.outputs, batch)
         self._blocked = HALF_ACT
         status = stepper.advance(encoded, who)
         if status != SOUND:
@@ -219,7 +212,7 @@ class Recorder:
         for lane in lanes:
             if not np.isfinite(seen[lane]).all():
                 self._bad_step(2 * lane + BAD_OBSERVATION, batch)
-        actions = model.decide(batch)
+        actions = self._asked(model.decide, batch)
         rows = model.actions.from_env(actions)
         if rows.shape != (self.lanes, model.actions.dim) or not np.isfinite(rows).all():
             self._bad(PolicyFault, f"the policy gives {actions!r}, which is no action of {model.actions.space}", 0)
@@ -275,6 +268,8 @@ class Recorder:
                 raise SpecError(f"observe takes a reward and two truth values of one environment: {error}") from None
             if not math.isfinite(value):
                 self._bad(EnvironmentFault, f"the environment gave reward {value}", 0)
+            last = over or length[0] + 1 >= limit
+            ending = ending_of(self.model, self.keeps, next_obs, info) if last else NO_ENDING
             self._blocked = HALF_OBSERVE  # until all of it is recorded
             self.columns.arrays["rewards"][self._row, 0] = value
             length[0] += 1
@@ -282,7 +277,7 @@ class Recorder:
             if length[0] >= limit and not over:
                 over = self._too_long(0)
             if over:
-                self._end(0, bool(terminated), next_obs, info)
+                self._end(0, bool(terminated), ending)
             self._blocked = ""
             return over
         gains = self._of_lanes("rewards", reward)[lanes]
@@ -290,10 +285,9 @@ class Recorder:
             at = int(np.flatnonzero(~np.isfinite(gains))[0])
             self._bad(EnvironmentFault, f"the environment gave reward {gains[at]}", lanes[at])
         cut = np.zeros(self.lanes, dtype=bool) if truncated is False else truncated
-        ended, cut = self._of_lanes("flags `terminated`", terminated), self._of_lanes("flags `truncated`", cut)
-        for what, some in (("observations", next_obs), ("infos", info)):
-            if some is not None and not isinstance(some, dict | tuple) and len(some) != self.lanes:
-                self._bad(EnvironmentFault, f"the environment gave {len(some)} {what} for {self.lanes} lanes", 0)
+        ended, cut = self._flags("terminated", terminated), self._flags("truncated", cut)
+        last_ones = [lane for lane in lanes if ended[lane] or cut[lane] or length[lane] + 1 >= limit]
+        endings = endings_of(self.model, self.keeps, self.lanes, last_ones, next_obs, info)
         self._blocked = HALF_OBSERVE
         self.columns.arrays["rewards"][self._row : self._row + len(lanes), 0] = gains
         self._complete, self._pending = self._row + len(lanes), []
@@ -302,64 +296,18 @@ class Recorder:
             length[lane] += 1
             if ended[lane] or cut[lane] or (length[lane] >= limit and self._too_long(lane)):
                 done[lane] = True
-                last = None if next_obs is None else of_lane(self.model, next_obs, lane)
-                self._end(lane, bool(ended[lane]), last, None if info is None else info[lane])
+                self._end(lane, bool(ended[lane]), endings[lane])
         self._blocked = ""
         return done
 
-    def _of_lanes(self, what: str, x: Any) -> np.ndarray:
-        """One number for each lane."""
-        array = border.numbers(f"the environment's {what}", x, EnvironmentFault)
-        if array.shape != (self.lanes,):
-            shape = list(array.shape)
-            self._bad(EnvironmentFault, f"the environment gave {what} of shape {shape} for {self.lanes} lanes", 0)
-        return array.astype(np.float64)
-
-    def _too_long(self, lane: int) -> bool:
-        if self.horizon is None:
-            remedy = (
-                "wrap each environment in gymnasium.wrappers.TimeLimit" if self.batched else "give horizon=… (--horizon)"
-            )
-            text = f"the episode has not ended after {self.longest:,} steps, and may never end; {remedy} to cut it"
-            self._bad(EnvironmentFault, text, lane)
-        return True
-
-    def _end(self, lane: int, terminated: bool, last: Any, info: Any) -> None:
-        success = next((float(bool(info[name])) for name in SUCCESS if info and name in info), math.nan)
-        episode = self._episode[lane]
+    def _end(self, lane: int, terminated: bool, ending: Ending) -> None:
+        episode, (success, last) = self._episode[lane], ending
         self._ended.append((episode, terminated, success))
-        if last is not None and self.keeps:
-            if self.model.masked:  # after the last step nothing is allowed, and nobody asks
-                last = {MASK: np.zeros(self.model.observations.space[MASK].shape, np.int8), "observation": last}  # type: ignore[index]
-            flat = self.model.observations.structured
-            self._last[episode] = (
-                self.model.observations.rows(self.model.observations.batch(last))[0] if flat else np.array(last)
-            )
+        if last is not None:
+            self._last[episode] = last
         self._episode[lane] = -1
         if self.stepper is not None:
             self.stepper.end(lane)
-
-    # ---- what can go wrong -----------------------------------------------------------------------------------------
-
-    def _bad_step(self, status: int, batch: Any) -> None:
-        lane = status // 2
-        if status % 2 == BAD_OBSERVATION:
-            seen = self.model.observations.rows(batch)[lane]
-            if not np.isfinite(seen).all():
-                self._bad(EnvironmentFault, f"the observation is not finite ({seen})", lane)
-            if self.model.observations.n_states is not None:
-                self._bad(EnvironmentFault, f"the observation {seen} is not the number of a state", lane)
-            self._bad(PolicyFault, f"the policy's output is not finite for observation {seen}", lane)
-        self._bad(PolicyFault, "the policy gives the action it took probability 0", lane)
-
-    def _bad(self, kind: type[EnvironmentFault] | type[PolicyFault], text: str, lane: int) -> None:
-        self._blocked = ""
-        going = self._episode[lane] >= 0
-        episode, step = (self._episode[lane], self._length[lane]) if going else (self._begun, 0)
-        place = f"episode {episode}, step {step}, seed {self.seed}" + (f", lane {lane}" if self.batched else "")
-        kept = self.rollouts(unfinished=False)
-        note = f"; {kept.episodes} finished episodes are kept (error.rollouts)" if kept.episodes else ""
-        raise kind(f"{text}: {place}{note}", episode=episode, step=step, seed=self.seed, rollouts=kept)
 
     # ---- the data --------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class Rollouts:
     q_fit         (Q̂, V̂) of every step of finished trajectories, where someone has already fitted them
     starts        how many starts the collection of this data has used: more than `episodes` where some were taken out. New
                   data is collected from others. It is 0 where it is not known.
+    resets        [M, obs] what further resets of the environment began with. No step was taken from them; they show which
+                  starts there are (estimators/start_part.py).
     """
 
     gamma: float
@@ -60,6 +62,7 @@ class Rollouts:
     log_fit: np.ndarray | None = None
     q_fit: tuple[np.ndarray, np.ndarray] | None = None
     starts: int = 0
+    resets: np.ndarray | None = None
 
     @property
     def episodes(self) -> int:
@@ -109,6 +112,8 @@ class Rollouts:
             value = getattr(self, name)
             if value is not None:
                 columns[name] = border.numbers(name, value, DataError).view(np.ndarray)
+                if columns[name].dtype.kind == "b":  # NumPy does not subtract truth values
+                    columns[name] = columns[name].astype(np.float64)
                 if columns[name].ndim != 2 or len(columns[name]) != steps:
                     shape = list(columns[name].shape)
                     raise DataError(f"{name} has shape {shape}, which does not fit {steps} rows of numbers")

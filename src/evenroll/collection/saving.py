@@ -113,6 +113,7 @@ class SavedRecorder(AbandoningRecorder):
             or pending != sorted(set(pending) & set(range(self.lanes)))
             or (pending and row + len(pending) != rows)
             or any(lanes[lane][0] == -1 for lane in pending)
+            or any(success not in (0.0, 1.0) and success == success for _, _, success in ended)
         ):
             raise DataError("its episodes do not follow each other")
 
@@ -130,6 +131,8 @@ class SavedRecorder(AbandoningRecorder):
         saved_stepper = {name: found(f"stepper.{name}", x.shape, x.dtype) for name, x in stepper.items()}
         memory = {} if self.model.memory is None else self.model.memory.state(self.lanes)
         saved_memory = {name: found(f"memory.{name}", x.shape, x.dtype) for name, x in memory.items()}
+        if saved_memory:
+            border.flags("memory.fresh", saved_memory["fresh"], self.lanes, DataError)
         if self.stepper is not None:
             self.sampler.check_memory(self.stepper.balance.policy, saved_stepper["memory"])
             if (saved_stepper["clock"] < 0).any():
@@ -143,6 +146,8 @@ class SavedRecorder(AbandoningRecorder):
 
             S = found("ros.S", tuple(self.ros.S.shape), self.ros.S.numpy().dtype)
             k = int(found("ros.k", (1,), np.int64)[0])
+            if k < 0:
+                raise DataError("ros.k does not fit")
             self.ros.S.copy_(torch.from_numpy(S))
             self.ros.k = k
         self.columns.rows = 0

@@ -11,6 +11,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine import border
 from evenroll.errors import DataError
 from evenroll.policies import External, Policy
+from evenroll.text.numbers import first_line
 
 SAME_LOG = 1e-2  # how far log π_e of the data may be from ours: a squash is undone only up to the rounding of float32
 CHUNK = 1024  # observations that go to a policy at once
@@ -32,7 +33,12 @@ def see(model: Model, data: Rollouts) -> Rollouts:
         border.places("the data has a state", observations, (model.observations.n_states,), DataError)
     if model.engine is None:
         return _of_deterministic(model, data, observations, actions)
-    features, outputs = model.of_rows(observations, data.all_lengths)
+    try:
+        features, outputs = model.of_rows(observations, data.all_lengths)
+    except (ValueError, RuntimeError, TypeError, IndexError) as error:  # a network's own words
+        raise DataError(f"the policy fails on the observations in the data: {first_line(error)}") from error
+    if features is not None and not np.isfinite(features).all():
+        raise DataError("the policy's features of the data are not finite: its observations are too large")
     if model.play is not None:
         actions = _noise_of(model, data, observations, outputs)
         data = dataclasses.replace(data, actions=actions)

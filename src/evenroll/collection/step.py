@@ -34,7 +34,7 @@ class Clock(Fields, number=int64):
     first_episode: int  # the first trajectory of this call; records are counted from here
     first_step: int  # the first step of this call
     episode_room: int  # how many trajectories there is room for in this call
-    step_room: int  # how many steps there is room for in this call
+    step_room: int  # how many steps this call may take; there is room for their records
     started: int  # 1 while a trajectory is running
 
 

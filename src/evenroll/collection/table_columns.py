@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -103,13 +103,14 @@ def joined(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 # ---- CSV -----------------------------------------------------------------------------------------------------------
 
 CSV_LARGEST = 1 << 30  # the most bytes of a file
+LONGEST_LINE = 4 << 20  # the most characters of a line: about 200,000 numbers
 WORDS = {"true": 1.0, "false": 0.0, "": np.nan}
 
 
 def read_csv(raw: bytes) -> dict[str, np.ndarray]:
     """The columns of a CSV file with a line of names at its top. Truth values are true and false, or 1 and 0."""
     try:
-        lines = csv.reader(io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig", newline=""))
+        lines = csv.reader(_lines(io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig", newline="")))
         names = [name.strip() for name in next(lines, [])]
         if len(set(names)) < len(names) or not set(NEEDED) & {name.partition(".")[0] for name in names}:
             raise DataError("its first line must name its columns: episode, observation, action, reward …")
@@ -125,6 +126,14 @@ def read_csv(raw: bytes) -> dict[str, np.ndarray]:
     table = np.frombuffer(numbers, np.float64).reshape(-1, len(names))
     kept = {name: table[:, i] for i, name in enumerate(names)}
     return {name: column for name, column in kept.items() if name in COLUMNS or name.partition(".")[0] in NEEDED}
+
+
+def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text. One without end would be in memory as a whole, with a string for each of its numbers."""
+    while line := text.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise DataError(f"a line of it is longer than {LONGEST_LINE >> 20} MiB")
+        yield line
 
 
 def _numbers(line: Iterable[str], number: int) -> list[float]:

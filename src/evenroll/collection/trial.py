@@ -14,6 +14,7 @@ from evenroll.collection.balance import Balance, Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import WATCH_EVERY, Clock, Tally, choose_and_watch, sampling_types
 from evenroll.domains.environment import RESET, STEP, Environment, EnvironmentCode, EnvironmentSizes
+from evenroll.engine.pace import Pace
 from evenroll.engine.pieces import compiled, function_at, pointer
 from evenroll.engine.random import stream, uniform
 from evenroll.errors import EnvironmentFault, SpecError
@@ -24,9 +25,7 @@ from evenroll.samplers.interface import choosing, ending, sampler_of, updating, 
 from evenroll.text.specs import whole_number
 
 RUNNING_OUT_OF_ROOM, FINISHED, BAD_REWARD = 0, 1, 2  # why a compiled call has returned
-ROOM, MOST_ROOM = 1 << 14, 1 << 20  # how many records fit into the first compiled call, and into any: the room doubles
-# The room doubles no further once a compiled call takes this many seconds: Ctrl-C has to wait for its end.
-LONGEST_CALL = 0.2
+MOST_ROOM, MOST_BYTES = 1 << 20, 64 << 20  # how many steps a compiled call may take, and the size of their records
 UNLIMITED = np.iinfo(np.int64).max
 
 _reset, _step = function_at(RESET), function_at(STEP)
@@ -62,7 +61,7 @@ def _run_kernel(
     # What changes every step lives in local variables during a call, and in clock and tally between calls.
     steps, episodes, t, started = clock.steps, clock.episodes, clock.t, clock.started == 1
     first_step, first_episode, horizon = clock.first_step, clock.first_episode, clock.horizon
-    max_steps = min(clock.max_steps, first_step + clock.step_room) if keep else clock.max_steps
+    max_steps = min(clock.max_steps, first_step + clock.step_room)
     max_episodes = min(clock.max_episodes, first_episode + clock.episode_room)
     total, discount, log_weight, gamma = tally.episode_return, tally.discount, tally.log_weight, tally.gamma
     status = FINISHED
@@ -184,14 +183,15 @@ class Driver:
         environment = (
             env.code(self.balance.number), env.params, self._env_state, env_u, env.sizes(), self._env_stream, self._reward,
         )  # fmt: skip
-        room = min(episodes or UNLIMITED, steps or UNLIMITED, ROOM)
-        step_room = min(steps or UNLIMITED, ROOM) if self.record_steps else 0
+        pace, most = Pace(self.balance.size), MOST_ROOM
+        if self.record_steps:
+            most = min(most, max(MOST_BYTES // (8 * (self.policy.obs_dim + self.policy.action_dim + 3)), 1))
         status = RUNNING_OUT_OF_ROOM
         while status != FINISHED:
+            room = min(pace.steps, most, steps or UNLIMITED)
             started = time.perf_counter()
-            status = self._advance(environment, room, step_room)
-            if time.perf_counter() - started < LONGEST_CALL / 2:
-                room, step_room = min(2 * room, MOST_ROOM), min(2 * step_room, MOST_ROOM)
+            status = self._advance(environment, min(room, episodes or UNLIMITED), room)
+            pace.took(time.perf_counter() - started)
         rollouts = self._rollouts([np.concatenate(column) for column in zip(*self._chunks, strict=True)])
         rollouts = rollouts if self.initial is None else rollouts.after(self.initial)
         self._chunks = []
@@ -204,7 +204,7 @@ class Driver:
         clock.episode_room, clock.step_room = room, step_room
         per_episode = (np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room))
         widths = (self.policy.obs_dim, self.policy.action_dim, 1, 1, 1)
-        per_step = tuple(np.empty(step_room * w) for w in widths)
+        per_step = tuple(np.empty(step_room * w if self.record_steps else 0) for w in widths)
         call = _run(balance.number)
         try:
             status = call(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import int64, types
+from numba import float64, int64, types, void
 
 from evenroll.engine import border
-from evenroll.engine.pieces import FLOATS, Interface, Piece
+from evenroll.engine.pieces import FLOATS, Interface, Piece, compiled, function_at, pointer
 from evenroll.engine.views import Fields
 from evenroll.errors import PolicyError, SpecError
 from evenroll.policies import Policy
@@ -78,6 +79,11 @@ class Environment:
         params = np.ascontiguousarray(border.numbers("params", self.params), dtype=np.float64).ravel()
         object.__setattr__(self, "params", params)
 
+    @property
+    def certain(self) -> bool:
+        """Whether it leaves nothing to chance: it takes no random numbers, so that actions alone settle what happens."""
+        return self.reset_uniforms == self.step_uniforms == 0
+
     def code(self, number: Any) -> np.ndarray:
         """Addresses of the pieces, in the order of `EnvironmentCode`."""
         return np.array([self.reset.address(number), self.step.address(number)], dtype=np.int64)
@@ -85,6 +91,16 @@ class Environment:
     def sizes(self) -> np.ndarray:
         """The sizes that the loop needs, in the order of `EnvironmentSizes`."""
         return np.array([self.reset_uniforms, self.step_uniforms, self.obs_dim], dtype=np.int64)
+
+    def starts(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """What `count` episodes begin with, [count, obs_dim]. No step is taken."""
+        state, found = np.zeros(self.state_dim), np.empty((count, self.obs_dim))
+        uniform = np.maximum(rng.random((count, max(self.reset_uniforms, 1))), 2.0**-53)
+        code = self.code(float64)
+        for row, u in zip(found, uniform, strict=True):
+            reset_one()(code, self.params, state, u)
+            row[:] = state[: self.obs_dim]
+        return found
 
     def check(self, policy: Policy) -> None:
         """Raise a `PolicyError` if the policy was made for other observations or actions."""
@@ -98,3 +114,16 @@ class Environment:
 def _shape(x: Any) -> str:
     actions = f"{x.n_actions} actions" if x.n_actions is not None else f"{x.action_dim}-d real actions"
     return f"{x.obs_dim}-d observations and {actions}"
+
+
+_reset = function_at(RESET)
+
+
+def _reset_kernel(code: Any, params: Any, state: Any, u: Any) -> None:
+    _reset(EnvironmentCode(code).reset, 0)(pointer(params), pointer(state), pointer(u))
+
+
+@functools.cache
+def reset_one() -> Any:
+    """Compiled: call the piece `reset` once, for those who take single steps."""
+    return compiled(_reset_kernel, void(int64[::1], float64[::1], float64[::1], float64[::1]))

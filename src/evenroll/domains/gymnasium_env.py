@@ -11,11 +11,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from numba import float64, int64, void
+from numba import float64, int64
 
 from evenroll.domains.catalogue import get_domain
 from evenroll.domains.domain import Domain
-from evenroll.domains.environment import RESET, STEP, Environment, EnvironmentCode
+from evenroll.domains.environment import STEP, Environment, EnvironmentCode, reset_one
 from evenroll.engine import border
 from evenroll.engine.pieces import compiled, function_at, pointer
 from evenroll.errors import SpecError
@@ -96,7 +96,7 @@ class DomainEnv(gym.Env[Any, Any]):
             rng = np.random.RandomState(int(self.np_random.integers(2**32)))
             self._env = self._redrawn(rng)
         self._fill(self._env.reset_uniforms)
-        _reset_one()(self._code, self._env.params, self._state, self._u)
+        reset_one()(self._code, self._env.params, self._state, self._u)
         return self._observation(), {}
 
     def _redrawn(self, rng: np.random.RandomState) -> Environment:
@@ -118,22 +118,13 @@ class DomainEnv(gym.Env[Any, Any]):
         return self._observation(), float(self._reward[0]), bool(over), False, {}
 
 
-_reset, _step = function_at(RESET), function_at(STEP)
-
-
-def _reset_kernel(code: Any, params: Any, state: Any, u: Any) -> None:
-    _reset(EnvironmentCode(code).reset, 0)(pointer(params), pointer(state), pointer(u))
+_step = function_at(STEP)
 
 
 def _step_kernel(code: Any, params: Any, state: Any, action: Any, u: Any, reward: Any) -> int:
     return _step(EnvironmentCode(code).step, 0)(
         pointer(params), pointer(state), pointer(action), pointer(u), pointer(reward)
     )
-
-
-@functools.cache
-def _reset_one() -> Any:
-    return compiled(_reset_kernel, void(int64[::1], float64[::1], float64[::1], float64[::1]))
 
 
 @functools.cache

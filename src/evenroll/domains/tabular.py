@@ -9,6 +9,7 @@ import numpy as np
 
 from evenroll.domains.domain import Domain, Truth
 from evenroll.domains.environment import RESET, STEP, Environment
+from evenroll.engine import border
 from evenroll.engine.pieces import Floats, piece
 from evenroll.errors import PolicyError, SpecError
 from evenroll.policies import Policy, TabularSoftmax
@@ -64,7 +65,7 @@ def backward_induction(
         second = rewards**2 + noise + 2 * rewards * ahead + gamma**2 * later[:, :, 1]
         moments = np.stack([(pi * x).sum(axis=1) for x in (first, second, 1.0 + later[:, :, 2])], axis=1)
     value, square, length = (float(x) for x in start @ moments)
-    return Truth(value, 0.0, length, max(0.0, square - value**2))
+    return Truth(value, 0.0, length, max(0.0, square - value * value))
 
 
 def _exact(tables: tuple[np.ndarray, ...], domain: Domain, policy: Policy, env: Environment) -> Truth:
@@ -73,11 +74,12 @@ def _exact(tables: tuple[np.ndarray, ...], domain: Domain, policy: Policy, env: 
 
 def _tables(transitions: Any, rewards: Any, start: Any, terminal: Any) -> tuple[np.ndarray, ...]:
     """The four tables as arrays, after a check of their shapes and numbers."""
-    P, R, d0 = (np.array(x, dtype=np.float64) for x in (transitions, rewards, start))
+    given = {"transitions": transitions, "rewards": rewards, "start": start}
+    P, R, d0 = (np.array(border.numbers(name, x), dtype=np.float64) for name, x in given.items())
     if R.ndim != 2 or not R.size:
         raise SpecError(f"rewards must be [states, actions], not of shape {R.shape}")
     states, actions = R.shape
-    end = np.zeros(states) if terminal is None else np.array(terminal, dtype=np.float64)
+    end = np.zeros(states) if terminal is None else np.array(border.numbers("terminal", terminal), dtype=np.float64)
     if P.shape != (states, actions, states) or d0.shape != (states,) or end.shape != (states,):
         raise SpecError(
             f"with rewards of {states} states and {actions} actions, transitions must be [{states}, {actions}, {states}], "

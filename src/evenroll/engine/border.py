@@ -31,6 +31,9 @@ def numbers(what: str, x: Any, kind: Kind = SpecError) -> np.ndarray:
         raise kind(f"{what} cannot be read as numbers ({type(error).__name__})") from None
     if array.dtype.kind not in REAL:
         raise kind(f"{what} must be real numbers, not of type {array.dtype}")
+    if array.dtype.itemsize > 8 or not array.dtype.isnative:  # neither torch nor compiled code can read them
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float64)
     return array
 
 

@@ -29,6 +29,7 @@ from numba import config, float32, float64, int64, njit, types, uint64
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from evenroll.engine.guard import guarded
 from evenroll.engine.sources import compiled_sources_digest
 
 INTERPRETED: bool = bool(config.DISABLE_JIT)
@@ -70,7 +71,7 @@ def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
         dispatcher._cache = without
         dispatcher.compile(signature)
     dispatcher.disable_compile()
-    return dispatcher
+    return guarded(dispatcher)
 
 
 class Interface:

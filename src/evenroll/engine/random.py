@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from evenroll.engine.pieces import Floats
+from evenroll.text.specs import whole_number
 
 
 @njit
@@ -32,4 +33,5 @@ def stream(*path: int) -> np.ndarray:
 
     The path's length goes in front, because NumPy takes (1, 2) and (1, 2, 0) for the same seed.
     """
-    return np.random.SeedSequence((len(path), *path)).generate_state(4, np.uint64)
+    numbers = [whole_number("a seed", number, 0) for number in path]  # NumPy itself crashes on a matrix
+    return np.random.SeedSequence((len(path), *numbers)).generate_state(4, np.uint64)

@@ -28,7 +28,9 @@ from typing import Any
 
 import numpy as np
 
+from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import FUSED, compiled, number_type
+from evenroll.errors import DataError
 
 REORDERED = FUSED | {"reassoc"}  # the compiler may reorder a sum; the order in the machine code is then always the same
 TINY = 1e-30  # the least value of a pivot, of which rounding may leave nothing
@@ -48,14 +50,18 @@ def weighted_gram(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray, symmetric: bool) -> np.ndarray:
+    _check(x.ndim == y.ndim == 2 and weights.shape == (len(x),) and len(y) == len(x), x, weights, y)
     m, k = x.shape[1], y.shape[1]
     total = np.zeros((m + m % 2, k + k % 2))  # the kernel works on pairs of columns
-    _product(_number(x), _number(y))(_rows(x), _reals(weights), _rows(y), symmetric, total)
+    call, left, weights, right = _product(_number(x), _number(y)), _rows(x), _reals(weights), _rows(y)
+    for first, last in in_parts(len(x), m * k, BLOCK):
+        call(left[first:last], weights[first:last], right[first:last], symmetric, total)
     return total[:m, :k]
 
 
 def column_counts(x: np.ndarray) -> np.ndarray:
     """How many entries of each column are not zero: [m] from [N, m]."""
+    _check(x.ndim == 2, x)
     counts = np.zeros(x.shape[1])
     _counts(_number(x))(_rows(x), counts)
     return counts
@@ -63,6 +69,7 @@ def column_counts(x: np.ndarray) -> np.ndarray:
 
 def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_n x_n: [m] from [N, m], [N]."""
+    _check(x.ndim == 2 and weights.shape == (len(x),), x, weights)
     total = np.zeros(x.shape[1])
     _sums(_number(x))(_rows(x), _reals(weights), total)
     return total
@@ -70,11 +77,12 @@ def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def apply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """x W: [N, k] from [N, m], [m, k]."""
-    result = np.zeros((len(x), matrix.shape[1]))
-    if matrix.shape[1] < WIDE:
-        _apply(_number(x))(_rows(x), _reals(matrix.T), result)
-    else:
-        _apply_wide(_number(x))(_rows(x), _reals(matrix), result)
+    _check(x.ndim == matrix.ndim == 2 and len(matrix) == x.shape[1], x, matrix)
+    result, rows = np.zeros((len(x), matrix.shape[1])), _rows(x)
+    narrow = matrix.shape[1] < WIDE
+    call, weights = (_apply if narrow else _apply_wide)(_number(x)), _reals(matrix.T if narrow else matrix)
+    for first, last in in_parts(len(x), matrix.size):
+        call(rows[first:last], weights, result[first:last])
     return result
 
 
@@ -83,6 +91,7 @@ def solve_positive(A: np.ndarray, B: np.ndarray, ridge: float | np.ndarray) -> n
 
     ridge  what is added to the diagonal, relative to A's diagonal: one number for all entries, or [m]
     """
+    _check(A.ndim == B.ndim == 2 and A.shape == (len(B), len(B)), A, B)
     scale = np.sqrt(np.diag(A))
     scale[scale == 0.0] = 1.0
     X = _reals(B / scale[:, None])
@@ -90,12 +99,18 @@ def solve_positive(A: np.ndarray, B: np.ndarray, ridge: float | np.ndarray) -> n
     return np.asarray(X / scale[:, None])
 
 
+def _check(fits: bool, *arrays: np.ndarray) -> None:
+    """Raise unless the shapes fit together: the kernels do not look."""
+    if not fits:
+        raise DataError(f"arrays of shapes {', '.join(str(list(x.shape)) for x in arrays)} do not fit together")
+
+
 def _reals(x: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(x, dtype=np.float64)
+    return np.require(x, np.float64, ["C", "W"])  # compiled code does not take what is read-only
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(x) if x.dtype == np.float32 else _reals(x)
+    return np.require(x, np.float32, ["C", "W"]) if x.dtype == np.float32 else _reals(x)
 
 
 def _number(x: np.ndarray) -> Any:

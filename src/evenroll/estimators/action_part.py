@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,11 @@ MEDIAN_OF_CHI_SQUARE = 0.4549  # with one degree of freedom
 class ActionPart:
     """C_i = Σ_t γᵗ Â(s_t, a_t) of every episode, where Â(s, a) estimates how much better the action is than the average one.
 
-    apart     C of every episode, [n], with an Â that was learnt from the other folds (groups of episodes) than its own
-    together  the mean of C over all episodes, with an Â that was learnt from all of them
+    Â may have been learnt in K ways; which of them is used is chosen later, by what it explains (`corrections.py`).
+
+    apart     C of every episode in every way, [n, K], with an Â that was learnt from the other folds (groups of episodes)
+              than its own
+    together  gives, for one of the K ways, the mean of C over all episodes with an Â that was learnt from all of them
     loose     how unbalanced the scores S are, relative to independent data: the median of S²/Var(S), 0 … 1
     unseen    see `ScoreRegression`
 
@@ -25,18 +29,17 @@ class ActionPart:
     its own Â; `together` is biased, because Â and C share the same S. But a sampler that balances S over the whole data
     gives each fold just the S that the other folds lack. Then it is `apart` that is biased (by 1.4 standard errors, with
     auto on CartPoleContinuous and 512 episodes), while `together` is not: the S that it could follow is 0. Between these
-    two extremes `mean` mixes the two, in proportion to `loose`.
+    two extremes the two are mixed, in proportion to `loose`.
     """
 
     apart: np.ndarray
-    together: float
+    together: Callable[[int], float]
     loose: float
     unseen: float
 
-    @property
-    def mean(self) -> float:
-        share = min(self.loose, 1.0)
-        return share * float(self.apart.mean()) + (1.0 - share) * self.together
+    def negative(self) -> ActionPart:
+        """The part of the same luck in minus the return, for a difference."""
+        return ActionPart(-self.apart, lambda way: -self.together(way), self.loose, self.unseen)
 
 
 class Steps:

@@ -13,9 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
+from evenroll.engine.pace import patiently
 from evenroll.policies import MLP, External, Policy, TabularSoftmax
 
 CHUNK = 4096  # steps whose features are held at once
+# The part of KL · sd(G) that is allowed for: biases of 0.08 to 0.3 of it were measured (docs/experiments-intervals.md,
+# "Initial data of another policy").
+QUADRATIC = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,22 @@ def imbalance(data: Rollouts, policy: Policy) -> Imbalance:
     return _of_network(data, policy)
 
 
+def beyond_balance(data: Rollouts, policy: Policy) -> float:
+    """How far initial data of another policy may shift the mean beyond what its imbalance tells, in deviations of a return.
+
+    A behaviour that is δ away from the policy shifts the mean return by a part that is linear in δ, which the imbalance
+    shows and new data makes up for, and by one that is quadratic: ½ δᵀ Cov(G, ssᵀ) δ, at most about KL · sd(G), where the KL
+    is that of a whole episode; a third of that is allowed for (QUADRATIC). The KL is read off the excess of the initial
+    data: 2 KL = (excess − 1) D / episodes, of which two of chance's deviations are left out. A table has no such part: its
+    scores tell every action in every state apart.
+    """
+    if data.initial_episodes == 0 or isinstance(policy, TabularSoftmax):
+        return 0.0
+    found = imbalance(data.split_initial()[0], policy)
+    surely = max(found.excess - 1.0 - 2.0 * found.error, 0.0) if math.isfinite(found.error) else 0.0
+    return QUADRATIC * surely * found.directions / 2.0 / data.episodes
+
+
 def _of_network(data: Rollouts, policy: MLP | External) -> Imbalance:
     """All kinds of scores share one K, as they do in `auto`.
 
@@ -69,7 +89,7 @@ def _of_network(data: Rollouts, policy: MLP | External) -> Imbalance:
         S = S + distribution.scores(outputs, data.column("actions")[part]).T @ weighted
         spread = distribution.variances(outputs).sum(axis=1) / kinds
         K = K + (weighted * spread[:, None]).T @ weighted
-    power, axes = np.linalg.eigh(np.asarray(K))
+    power, axes = patiently(np.linalg.eigh, np.asarray(K))
     power = np.maximum(power, 0.0)
     ridge = max(float(power.sum()) / len(power) / max(N, 1), 1e-300)
     kept = power / (power + ridge)

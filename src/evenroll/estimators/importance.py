@@ -108,3 +108,20 @@ def effective_sample_size(log_w: np.ndarray) -> float:
 def largest_weight(log_w: np.ndarray) -> float:
     """The largest weight's share of all weight: 1/n if all weights are equal, and 0 if all are 0."""
     return float(1.0 / _relative(log_w).sum()) if log_w.max() > -np.inf else 0.0
+
+
+def weights_that_do_not_fit(log_w: np.ndarray) -> str | None:
+    """What to say if the weights are surely not 1 on average, as they would be if π_b gave every action of π_e its chance.
+
+    A behaviour that hardly ever takes some of the policy's actions has weights below 1, and seldom, perhaps never in this
+    data, a huge one. The mean of the weighted returns then says nothing, and their spread does not show it.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        w = np.exp(log_w)
+        mean, error = float(w.mean()), float(w.std()) / len(w) ** 0.5
+    if len(w) < 3 or not abs(mean - 1.0) > 4.0 * error + 1e-6:
+        return None
+    return (
+        f"the importance weights are {mean:.2g} on average and would have to be 1: the behaviour hardly ever takes some of "
+        "the policy's actions; wis, mc or score do not rest on that"
+    )

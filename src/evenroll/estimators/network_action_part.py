@@ -6,8 +6,8 @@ luck of all later actions. Generalised advantages (Schulman et al. 2016) trade t
     A_t = Σ_l (γλ)ˡ δ_{t+l},     δ_t = r_t + γ V̂(s_{t+1}) − V̂(s_t),
 
 from λ = 1, what the episode still earned less V̂, to λ = 0, a single δ. Whatever λ is, any weights of the scores make a valid
-correction; a bad choice only explains less. So λ and the ridge are chosen by the data: by what the episodes of each fold
-have explained for them by the weights that the other folds gave.
+correction; a bad choice only explains less. So C is found for several λ and ridges, and `corrections.py` chooses among them
+by what they explain.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numba import float32, int64, void
 
+from evenroll.engine.pace import patiently
 from evenroll.engine.pieces import compiled
 from evenroll.estimators.action_part import ActionPart, Steps, median_square, without
 from evenroll.estimators.step_features import hidden_and_scores, step_features
@@ -44,12 +45,12 @@ def network_action_part(steps: Steps, policy: MLP | External) -> ActionPart:
     apart = np.empty((steps.n, len(LAMBDAS), len(RIDGES)))
     for k in range(steps.folds):
         apart[k :: steps.folds] = fit.explained(fit.weights(k), k)
-    explained = np.array(
-        [[_explained(steps.returns, apart[:, i, j]) for j in range(len(RIDGES))] for i in range(len(LAMBDAS))]
-    )
-    best = np.unravel_index(explained.argmax(), explained.shape)
-    together = float((fit.weights(None, int(best[0]), int(best[1]))[0, 0] * fit.S.T).sum()) / steps.n
-    return ActionPart(apart[:, best[0], best[1]], together, fit.looseness(), 0.0)
+
+    def together(way: int) -> float:
+        weights = fit.weights(None, way // len(RIDGES), way % len(RIDGES))[0, 0]
+        return float((weights * fit.S.T).sum()) / steps.n
+
+    return ActionPart(apart.reshape(steps.n, -1), together, fit.looseness(), 0.0)
 
 
 class _Fit:
@@ -129,7 +130,7 @@ class _Fit:
         """
         stride = max(1, len(self.psi) // (64 * self.psi.shape[1]))  # a part of the steps is enough
         some, spread = self.psi[::stride], np.square(self.scores[::stride]).mean(axis=1)
-        power, directions = np.linalg.eigh(stride * (some.T @ (some * spread[:, None])).astype(np.float64))
+        power, directions = patiently(np.linalg.eigh, stride * (some.T @ (some * spread[:, None])).astype(np.float64))
         firm = power > FIRM * power.mean()
         return median_square((directions[:, firm].T @ self.S) ** 2 / power[firm, None])
 
@@ -161,15 +162,8 @@ def _backwards_kernel(errors: Any, ends: Any, lambdas: Any, result: Any) -> None
         start = end
 
 
-def _explained(returns: np.ndarray, C: np.ndarray) -> float:
-    """The share of the returns' variance that a line in C explains."""
-    x, y = C - C.mean(), returns - returns.mean()
-    power = float(x @ x) * float(y @ y)
-    return float(x @ y) ** 2 / power if power > 0.0 else 0.0
-
-
 def _solve(H: np.ndarray, g: np.ndarray, ridge: float) -> np.ndarray:
     """H⁻¹g with a ridge."""
     H = H.copy()
     H[np.diag_indices_from(H)] += ridge * max(float(np.trace(H)) / len(H), 1e-300)
-    return np.asarray(np.linalg.solve(H, g))
+    return np.asarray(patiently(np.linalg.solve, H, g))

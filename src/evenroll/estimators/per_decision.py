@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
+from evenroll.engine import border
 from evenroll.engine.pieces import compiled
-from evenroll.errors import NoEstimate
+from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.importance import step_log_ratios
 
 
 def running_log_weights(rollouts: Rollouts) -> np.ndarray:
     """log w_t = Σ_{u ≤ t} log π_e(a_u|s_u) − log π_b(a_u|s_u) of every step of the finished trajectories."""
-    ratios = step_log_ratios(rollouts)
+    ratios = np.ascontiguousarray(step_log_ratios(rollouts), dtype=np.float64)
     result = np.empty_like(ratios)
-    _running()(ratios, rollouts.ends.astype(np.int64), result)
+    _running()(ratios, border.ends("the ends of the data", rollouts.ends, len(ratios), DataError), result)
     return result
 
 

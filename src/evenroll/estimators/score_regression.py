@@ -1,4 +1,4 @@
-"""The part of a return that is luck with actions, learnt from the steps and taken out of each episode.
+"""The value with the luck of the actions and of the starts taken out, and how precise it is.
 
 G − v = [start state] + Σ_t γᵗ A(s_t, a_t) + [environment noise]. A martingale control variate removes the middle term:
 
@@ -8,7 +8,8 @@ The simplest way to w is to regress the n returns on the D scores summed over ea
 v, is biased by E[leverage · residual], because long episodes have much of both. The bias is one to five standard errors at
 n = 512 (docs/intervals.md). Here w comes from the N ≫ n steps instead, and from *other* episodes than the one it is used on
 (cross-fitting). So what an episode did cannot have shaped its own correction, and the residuals are honest out-of-sample
-ones. How Â is learnt depends on the policy: `table_action_part.py`, `network_action_part.py`.
+ones. How Â is learnt depends on the policy: `table_action_part.py`, `network_action_part.py`. The first term is removed
+where further resets show what starts there are: `start_part.py`. `corrections.py` puts the two together.
 """
 
 from __future__ import annotations
@@ -22,26 +23,36 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import NoEstimate
 from evenroll.estimators.action_part import ActionPart, Steps
+from evenroll.estimators.corrections import FOLDS, corrections
 from evenroll.estimators.network_action_part import network_action_part
+from evenroll.estimators.start_part import Starts, starts_of
 from evenroll.estimators.table_action_part import table_action_part
 from evenroll.policies import MLP, External, Policy, TabularSoftmax
 
-FOLDS = 10  # groups of episodes; each is corrected with what the other nine tell; a choice
 ROUNDING = 1e-9  # residuals below this share of the largest return are rounding errors
 
 
 @dataclass(frozen=True)
-class ScoreRegression:
-    """Returns regressed on the cross-fitted action part C:  G_i = value + slope · C_i + residual_i.
+class Share:
+    """A share of the returns' variance, and its standard error."""
 
-    value      the intercept: the estimate of v with the luck of the actions taken out
+    value: float
+    error: float
+
+
+@dataclass(frozen=True)
+class ScoreRegression:
+    """What n returns say of the value when the luck that could be found is taken out of them.
+
+    value      the estimate of v
     error      the standard error of the value
     freedom    the degrees of freedom of the standard error
-    imbalance  slope · mean(C): how much the plain mean of the returns owes to unbalanced actions
+    imbalance  how much the plain mean of the returns owes to the luck that was taken out: mean − value
     unseen     how often an episode is expected to take an action of a table that fewer than two folds have taken. What
                such an action is worth cannot be told from other folds.
     exact      whether the model of a table explains every return to rounding error
-    explained  the share of the returns' variance that C explains; balancing can remove it, as far as the scores see
+    actions    the share of the returns' variance that was found to be luck of the actions
+    starts     the share that was found to be luck of the start; None if there were no further resets to tell
     """
 
     value: float
@@ -50,42 +61,61 @@ class ScoreRegression:
     imbalance: float
     unseen: float
     exact: bool = False
-    explained: float = 1.0
+    actions: Share = Share(1.0, 0.0)
+    starts: Share | None = None
+
+    @property
+    def explained(self) -> float:
+        """The share of the returns' variance that was taken out."""
+        return min(self.actions.value + (0.0 if self.starts is None else self.starts.value), 1.0)
 
 
-def score_regression(rollouts: Rollouts, policy: Policy) -> ScoreRegression:
-    """The regression of some rollouts' returns on C, with one slope for the whole of C.
-
-    Where episodes are few and Â is mostly noise, the slope tends to 0, so that C does no harm.
-    """
+def score_regression(rollouts: Rollouts, policy: Policy | None) -> ScoreRegression:
+    """The value of a policy from its rollouts. A policy that is None leaves nothing to chance, or nothing that is known."""
     n = rollouts.episodes
     if n < 3:
         raise NoEstimate(f"a regression needs at least 3 finished trajectories, not {n}")
     exact = _exact_fit(rollouts, policy) if isinstance(policy, TabularSoftmax) else None
     if exact is not None:
         return exact
-    return regress(rollouts.returns, [action_part(rollouts, policy)])
+    parts = [] if policy is None else [action_part(rollouts, policy)]
+    return regress(rollouts.returns, parts, starts_of(rollouts))
 
 
-def regress(values: np.ndarray, parts: Sequence[ActionPart]) -> ScoreRegression:
-    """Values [n] regressed on action parts X, with a slope for each.
+def regress(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | None = None) -> ScoreRegression:
+    """The mean of some values [n] with action parts and the part of the starts taken out.
 
-    The squared error of the intercept is RSS/(n − 1 − parts) · (1/n + m·(XᵀX)⁻¹m), where m are the means of the parts.
+    The squared error of the mean is Var(e)/n, where e are the values after the corrections, and what the resets leave open.
     """
     n = len(values)
-    X = np.stack([part.apart - part.apart.mean() for part in parts], axis=1)
-    m = np.array([part.mean for part in parts])
-    power = X.T @ X
-    inverse = np.linalg.pinv(power, hermitian=True) if power.any() else power
-    slope = inverse @ (X.T @ values)
-    residual = values - values.mean() - X @ slope
+    if not math.isfinite(float(values.var())):  # the squares overflow
+        return ScoreRegression(float(values.mean()), math.inf, n - 1 - len(parts), 0.0, 0.0, actions=Share(0.0, 0.0))
+    made = corrections(values, parts, starts)
+    left = made.left(values)
     freedom = n - 1 - len(parts)
-    imbalance, variance = float(slope @ m), float(residual @ residual) / freedom
-    total = float(values.var(ddof=1))
-    explained = max(1.0 - variance / total, 0.0) if total > 0.0 else 0.0
-    error = math.sqrt(variance * (1.0 / n + float(m @ inverse @ m)))
-    unseen = max(part.unseen for part in parts)
-    return ScoreRegression(float(values.mean()) - imbalance, error, freedom, imbalance, unseen, explained=explained)
+    variance, imbalance = float(left @ left - n * left.mean() ** 2) / freedom, made.by_actions + made.by_starts
+    error = math.sqrt(max(variance, 0.0) / n + made.noise)
+    unseen = max((part.unseen for part in parts), default=0.0)
+    of_starts = None if starts is None else _share(values - made.actions, left, values)
+    return ScoreRegression(
+        float(values.mean()) - imbalance, error, freedom, imbalance, unseen,
+        actions=_share(values, values - made.actions, values), starts=of_starts,
+    )  # fmt: skip
+
+
+def _share(before: np.ndarray, after: np.ndarray, values: np.ndarray) -> Share:
+    """How much of the variance of the values goes away from `before` to `after`, with its standard error.
+
+    The share is a ratio of means over episodes, (Var before − Var after)/Var values; its error is that of the linearised
+    ratio (the delta method).
+    """
+    squares = [np.square(x - x.mean()) for x in (before, after, values)]
+    total = float(squares[2].mean())
+    if total <= 0.0:
+        return Share(0.0, 0.0)
+    share = float(squares[0].mean() - squares[1].mean()) / total
+    spread = (squares[0] - squares[1] - share * squares[2]) / total
+    return Share(max(share, 0.0), float(spread.std(ddof=1)) / math.sqrt(len(values)))
 
 
 def action_part(rollouts: Rollouts, policy: Policy, folds: int = FOLDS) -> ActionPart:
@@ -104,7 +134,8 @@ def _exact_fit(rollouts: Rollouts, policy: TabularSoftmax) -> ScoreRegression | 
     was taken once always fits.
     """
     part = action_part(rollouts, policy, folds=1)
-    C, left = part.apart, rollouts.returns - part.apart
+    C = part.apart[:, 0]
+    left = rollouts.returns - C
     if part.unseen > 0.0 or float(np.ptp(left)) > ROUNDING * float(np.abs(rollouts.returns).max()):
         return None
     total = int(rollouts.ends[-1])

@@ -3,11 +3,11 @@
 A simulator's reset costs no step, so the distribution of starts can be known far better than n episodes show it. Let
 B(s₀) estimate what the start is worth. Then
 
-    G_i = v + [B(s₀ᵢ) − mean of B over many resets] + …
+    G_i = v + [B(s₀ᵢ) − mean of B over all starts that are known] + …
 
-and the bracket has mean 0 for any B, whether it is right or not. So B may be chosen freely: by what it explains. It is
-linear in features of s₀, learnt from other episodes than the one it is used on (cross-fitting), and from returns that the
-luck of the actions was taken out of. Which features it uses depends on what n episodes can carry; the data decides.
+and the bracket has mean 0 for any B that was learnt without episode i, whether it is right or not. So B may be chosen
+freely: by what it explains. It is linear in features of s₀. Which features, and how much they are held back (the ridge), is
+chosen by cross-validation among the episodes that B is learnt from; where nothing predicts other episodes, B is 0.
 """
 
 from __future__ import annotations
@@ -17,98 +17,113 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenroll.collection.rollouts import Rollouts
 from evenroll.estimators.step_features import principal
 
-FOLDS = 10
+FOLDS = 10  # parts of the cross-validation; a choice
 RIDGES = (1e-3, 1e-1)  # relative to the mean squared (standardised) feature
 MOST_FEATURES = 3  # features of a start for every ten episodes, at most: three episodes must stand behind each
 MOST_OF_OBSERVATION = 32  # principal components of a long observation
+MOST_STATES = 64  # a single whole number with up to this many values is taken for the number of a state; a choice
 
 
 @dataclass(frozen=True)
-class StartPart:
-    """B(s₀) − mean of B over the resets, of every episode.
+class LearntStart:
+    """B of every episode's start minus its mean over all starts that are known, [n], and the variance of that mean."""
 
-    apart  [n], with a B that was learnt from the other folds than the episode's own
-    mean   the mean of `apart`
-    noise  the variance of the mean over the resets, which are many but not all
-    """
-
-    apart: np.ndarray
+    part: np.ndarray
     noise: float
-    unseen: float = 0.0
-
-    @property
-    def mean(self) -> float:
-        return float(self.apart.mean())
 
 
-def start_part(
-    values: np.ndarray,
-    own: np.ndarray,
-    more: np.ndarray,
-    critic: tuple[np.ndarray, np.ndarray] | None = None,
-    *,
-    states: bool = False,
-) -> StartPart | None:
-    """The start part of values [n], or None where no features of the start predict the values of other episodes.
+class Starts:
+    """What the episodes and the further resets began with: sets of features (own [n, m], resets [M, m]), the smallest first.
 
-    own, more  [n, d] and [M, d]: the observations that the episodes and the further resets began with
-    critic     the values [n] and [M] that the policy's own critic gives to them, if it has one
-    states     whether an observation is the number of a state
+    The features are standardised.
     """
-    best: StartPart | None = None
-    least = float(np.square(values - values.mean()).sum()) * (1.0 - 1.0 / len(values)) ** -2  # of the mean of all others
-    for features in _candidates(len(values), own, more, critic, states):
-        for ridge in RIDGES:
-            part, left = _cross_fitted(values, *features, ridge)
-            if left < least:
-                best, least = part, left
-    return best
+
+    def __init__(self, own: np.ndarray, more: np.ndarray, critic: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        """own, more [n, d] and [M, d]: observations; critic: the values that the policy's own critic gives to them."""
+        self.resets = len(more)
+        self.sets = [_standardised(x, y) for x, y in _features(own, more, critic)]
+        self.sets = [(x, y) for x, y in self.sets if x.shape[1]]
+
+    def learn(self, values: np.ndarray, among: np.ndarray) -> LearntStart | None:
+        """B, learnt from the episodes of the mask `among`; None where no features predict the values of other episodes."""
+        n, y = int(among.sum()), values[among]
+        best = None
+        least = float(np.square(y - y.mean()).sum()) * (n / (n - 1)) ** 2 if n > 1 else 0.0  # by the mean of all others
+        for own, more in self.sets:
+            if own.shape[1] > max(1, MOST_FEATURES * n // 10):
+                continue
+            for ridge in RIDGES:
+                left = _left(own[among], y, ridge)
+                if left < least:
+                    best, least = (own, more, ridge), left
+        if best is None:
+            return None
+        own, more, ridge = best
+        weights = _weights(own[among], y, ridge)
+        worth, others = own @ weights, more @ weights
+        known = len(worth) + len(others)  # the episodes' own starts show what starts there are as well
+        return LearntStart(worth - (worth.sum() + others.sum()) / known, float(others.var(ddof=1)) / known)
 
 
-def _candidates(
-    n: int, own: np.ndarray, more: np.ndarray, critic: tuple[np.ndarray, np.ndarray] | None, states: bool
+def starts_of(rollouts: Rollouts) -> Starts | None:
+    """The starts of some rollouts; None where there were no further resets, or their observations were not kept."""
+    more, kept = rollouts.resets, rollouts.observations
+    if more is None or len(more) < 2 or kept is None or rollouts.episodes == 0:
+        return None
+    starts = Starts(kept[rollouts.ends - rollouts.lengths], more)
+    return starts if starts.sets else None
+
+
+def _features(
+    own: np.ndarray, more: np.ndarray, critic: tuple[np.ndarray, np.ndarray] | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Sets of features (of the episodes' starts, of the resets' starts), the smallest first, each with at most 3n/10."""
-    if states:
-        known = np.unique(own[:, 0])
-        sets = [((own == known).astype(np.float64), (more == known).astype(np.float64))] if len(known) > 1 else []
+    """Sets of features of both: states, or the observation and its products; each also with the critic's values."""
+    n, both = len(own), np.concatenate([own, more])
+    states = np.unique(both) if both.shape[1] == 1 else np.empty(0)
+    if 0 < len(states) <= MOST_STATES and np.array_equal(states, np.round(states)):
+        known = np.unique(own)
+        sets = [((own == known).astype(np.float64), (more == known).astype(np.float64))] if len(states) > 1 else []
     else:
-        rows = principal(np.concatenate([own, more]).astype(np.float32), MOST_OF_OBSERVATION).astype(np.float64)
-        x, y = rows[:n], rows[n:]
-        i, j = np.triu_indices(x.shape[1])
-        sets = [(x, y), (np.append(x, x[:, i] * x[:, j], axis=1), np.append(y, y[:, i] * y[:, j], axis=1))]
+        rows = principal(both.astype(np.float32), MOST_OF_OBSERVATION).astype(np.float64)
+        rows = rows - rows[n:].mean(axis=0)
+        i, j = np.triu_indices(rows.shape[1])
+        with_products = np.append(rows, rows[:, i] * rows[:, j], axis=1)
+        sets = [(x[:n], x[n:]) for x in (rows, with_products)]
     if critic is not None:
         a, b = (values[:, None] for values in critic)
-        sets = [(a, b), *((np.append(x, a, axis=1), np.append(y, b, axis=1)) for x, y in sets)]
-    result = []
-    for x, y in sets:
-        spread = np.concatenate([x, y]).std(axis=0)
-        moving = spread > 1e-9 * max(float(spread.max(initial=0.0)), 1e-300)
-        if moving.any() and moving.sum() <= max(1, MOST_FEATURES * n // 10):
-            centre = y[:, moving].mean(axis=0)
-            result.append(((x[:, moving] - centre) / spread[moving], (y[:, moving] - centre) / spread[moving]))
-    return result
+        sets = [(a, b), *sets, *((np.append(x, a, axis=1), np.append(y, b, axis=1)) for x, y in sets)]
+    return sets
 
 
-def _cross_fitted(values: np.ndarray, own: np.ndarray, more: np.ndarray, ridge: float) -> tuple[StartPart, float]:
-    """The part, and the sum of squares that B leaves of values it was not learnt from.
+def _standardised(own: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both in units of the spread of all, without what does not vary."""
+    spread = np.concatenate([own, more]).std(axis=0)
+    moving = spread > 1e-9 * max(float(spread.max(initial=0.0)), 1e-300)
+    centre = more[:, moving].mean(axis=0)
+    return (own[:, moving] - centre) / spread[moving], (more[:, moving] - centre) / spread[moving]
 
-    The features are centred on the resets, so that the mean of B over them is the constant, for every fold.
-    """
-    n = len(values)
-    folds = min(FOLDS, n)
-    apart, left, weights = np.empty(n), 0.0, np.zeros(own.shape[1])
-    for k in range(folds):
-        mine = np.arange(n) % folds == k
-        x, y = own[~mine], values[~mine]
-        mean = x.mean(axis=0)
-        H = (x - mean).T @ (x - mean)
-        H[np.diag_indices_from(H)] += ridge * len(x)
-        w = np.linalg.solve(H, (x - mean).T @ (y - y.mean()))
-        apart[mine] = own[mine] @ w
-        left += float(np.square(values[mine] - y.mean() - (own[mine] - mean) @ w).sum())
-        weights += w / folds
-    noise = float((more @ weights).var(ddof=1)) / len(more) if len(more) > 1 else math.inf
-    return StartPart(apart, noise), left
+
+def _weights(x: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
+    """Ridge regression with an intercept, which is left out."""
+    x = x - x.mean(axis=0)
+    H = x.T @ x
+    H[np.diag_indices_from(H)] += ridge * len(x)
+    return np.asarray(np.linalg.solve(H, x.T @ (y - y.mean())))
+
+
+def _left(x: np.ndarray, y: np.ndarray, ridge: float) -> float:
+    """The sum of squares that the regression leaves of values it was not learnt from."""
+    n = len(y)
+    fold = np.arange(n) % min(FOLDS, n)
+    left = 0.0
+    for k in range(int(fold.max()) + 1):
+        mine = fold == k
+        if mine.all():
+            return math.inf
+        a, b = x[~mine], y[~mine]
+        predicted = b.mean() + (x[mine] - a.mean(axis=0)) @ _weights(a, b, ridge)
+        left += float(np.square(y[mine] - predicted).sum())
+    return left

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
-from evenroll.errors import SpecError
+from evenroll.engine import border
+from evenroll.errors import DataError, SpecError
 from evenroll.estimators.behavior_fit import with_fit
 from evenroll.estimators.doubly_robust import doubly_robust, weighted_doubly_robust
 from evenroll.estimators.fqe import fitted_q_evaluation, with_q
@@ -29,7 +30,7 @@ from evenroll.estimators.regression import (
     weighted_regression_importance_sampling,
 )
 from evenroll.estimators.score import score
-from evenroll.policies import Policy
+from evenroll.policies import External, Policy
 from evenroll.text.names import is_named, named
 from evenroll.text.specs import check_name, closest
 
@@ -52,12 +53,32 @@ class Estimator:
     features: bool = False
     fits: Callable[[Rollouts, Policy], Rollouts] | None = None
 
-    def __call__(self, rollouts: Rollouts, policy: Policy) -> float:
-        estimate: Any = self.function(rollouts, policy)
+    def __call__(self, rollouts: Rollouts, policy: Policy | None) -> float:
+        """The estimate. Where the policy's probabilities are not known, policy is None, and only mc and score are asked."""
+        estimate: Any = self.function(self._checked(rollouts, policy), policy)  # type: ignore[arg-type]
         try:
             return float(estimate)
         except (TypeError, ValueError):
             raise SpecError(f"{self.name} must give a number, not {estimate!r:.60}") from None
+
+    def _checked(self, rollouts: Rollouts, policy: Policy | None) -> Rollouts:
+        """The data in sound types and shapes, with states and actions of this policy where the estimator looks at steps."""
+        data = rollouts.sound()
+        if self.needs == "steps" and policy is not None:
+            # What another network observes, we do not see.
+            seen = None if isinstance(policy, External) else data.observations
+            one = () if policy.n_actions is None else (policy.n_actions,)
+            for what, rows, width, counts in (
+                ("state", seen, policy.obs_dim, () if policy.n_states is None else (policy.n_states,)),
+                ("action", data.actions, policy.action_dim, policy.choices or one),
+                ("feature vector", data.features, policy.feature_width, ()),
+                ("vector of outputs", data.outputs, int(policy.sizes.outputs), ()),
+            ):
+                if rows is not None and rows.shape[1] != width:
+                    raise DataError(f"a {what} of the data has {rows.shape[1]} numbers, the policy's have {width}")
+                if rows is not None:
+                    border.places(f"the data has a {what}", rows, counts, DataError)
+        return data
 
 
 def _recorded(rollouts: Rollouts, policy: Policy) -> np.ndarray:

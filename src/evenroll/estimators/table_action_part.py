@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from evenroll.errors import DataError
 from evenroll.estimators.action_part import ActionPart, Steps, median_square
 from evenroll.policies import TabularSoftmax
 
@@ -43,6 +44,8 @@ def table_action_part(steps: Steps, policy: TabularSoftmax) -> ActionPart:
 
     Where the domain is deterministic, Â is exact as soon as every action has been seen.
     """
+    if steps.observations.shape[1] != 1:
+        raise DataError("these rollouts were collected without the states")
     pi = policy.table
     n_states, n_actions = pi.shape
     size = n_states * n_actions
@@ -77,7 +80,8 @@ def table_action_part(steps: Steps, policy: TabularSoftmax) -> ActionPart:
     lacking = np.reshape(seen_in, (n_states, n_actions)) < min(2, steps.folds)
     usual = (expected >= 1.0) & (pi < 1.0)
     loose = median_square((counts - expected)[usual] ** 2 / (expected * (1.0 - pi))[usual])
-    return ActionPart(C, float(together.mean()), loose, float(expected[lacking].sum()) / steps.n)
+    unseen = float(expected[lacking].sum()) / steps.n
+    return ActionPart(C[:, None], lambda way: float(together.mean()), loose, unseen)
 
 
 def _sum(parts: list[Counts]) -> Counts:

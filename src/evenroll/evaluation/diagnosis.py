@@ -10,7 +10,9 @@ import numpy as np
 
 from evenroll.adapters.model import Model, as_model
 from evenroll.collection.given_data import as_rollouts
+from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
+from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import DataError, NoEstimate
 from evenroll.estimators.imbalance import imbalance
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
@@ -97,8 +99,11 @@ def diagnose(data: Any, policy: Any) -> Diagnosis:
     data    rollouts, a file of them, a data frame with their columns, or a Minari dataset
     policy  a policy that knows its spaces (ours, or Stable-Baselines3's), or what `as_model` made of another
     """
-    data = as_rollouts(data)
-    model = policy if isinstance(policy, Model) else as_model(policy, None, None)
+    with single_threaded_blas():  # threads inside small products only wait for each other
+        return _diagnosis(as_rollouts(data), policy if isinstance(policy, Model) else as_model(policy, None, None))
+
+
+def _diagnosis(data: Rollouts, model: Model) -> Diagnosis:
     if data.episodes == 0:
         raise DataError("no finished episode in it")
     data = see(model, data)

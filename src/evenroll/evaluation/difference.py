@@ -3,10 +3,10 @@
 Let G_i and H_i be the returns of the two policies from start i, and C_i and E_i their action parts
 (estimators/score_regression.py). Then
 
-    G_i − H_i = d + β·(C_i, E_i) + ε_i
+    G_i − H_i = d + β C_i − β′ E_i + [B(s₀ᵢ) − its mean] + ε_i,
 
-and the error of the mean difference is b + ε̄, where b = β·(mean C, mean E). The interval is made as that of mc on balanced
-data (intervals/balanced.py).
+where B is what the start has to do with the difference (estimators/start_part.py). The estimate is the mean difference
+without these parts, and its interval is made as that of `score` (intervals/balanced.py).
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import CollectionFault, Interrupted, SpecError
 from evenroll.estimators import get_estimator
 from evenroll.estimators.score_regression import action_part, regress
-from evenroll.evaluation.evaluate import Budget, Progress, evaluate_source
+from evenroll.estimators.start_part import starts_of
+from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
 from evenroll.evaluation.interruption import result_so_far
 from evenroll.evaluation.looking import Look
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.intervals.balanced import balanced_interval
-from evenroll.intervals.independent import Interval, NoInterval, student_t
-from evenroll.intervals.outcomes import around, other_outcomes, rare_differences
+from evenroll.intervals.independent import Interval, NoInterval
+from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import with_interval
 from evenroll.text.specs import whole_number
@@ -107,6 +108,7 @@ def difference(
     confidence: float = 0.95,
     horizon: int | None = None,
     deterministic: bool = False,
+    resets: int | None = None,
     initial: tuple[Rollouts | None, Rollouts | None] = (None, None),
     progress: Callable[[Progress], None] | None = None,
     warned: tuple[str, ...] = (),
@@ -125,9 +127,9 @@ def difference(
     there = [0 if data is None else data.episodes for data in initial]
     if max(there) > episodes:
         raise SpecError(f"the data has {max(there)} episodes already, more than the {episodes} that are to be compared")
-    look = Look(get_estimator("mc"))
+    look = Look(get_estimator(DEFAULT_ESTIMATOR))
     settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "deterministic": deterministic}
-    settings |= {"in_rounds": True, "warned": warned}
+    settings |= {"in_rounds": True, "warned": warned, "resets": resets}
     policies = zip((first, second), initial, strict=True)
     sources = [EnvironmentSource(env, policy, sampler, initial=data, **settings) for policy, data in policies]
     results: list[Evaluation] = []
@@ -150,11 +152,13 @@ def _compared(
 ) -> Difference:
     first, second = results
     with single_threaded_blas():
-        interval = _interval(sources, data, confidence)
+        value, interval = _estimated(sources, data, confidence)
     alone = (
         None if first.half_width is None or second.half_width is None else math.hypot(first.half_width, second.half_width)
     )
-    value = first.value - second.value
+    if first.runs_away or second.runs_away:  # neither value is to be trusted, and so their difference is not
+        which = "the first policy" if first.runs_away else "the second policy"
+        interval = NoInterval(f"{which}: {(first if first.runs_away else second).why}")
     if isinstance(interval, NoInterval):
         return Difference(value, None, None, confidence, interval.why, None, alone, first, second)
     return Difference(value, interval.low, interval.high, confidence, None, interval.note, alone, first, second)
@@ -181,19 +185,21 @@ def _first_episodes(data: Rollouts, n: int) -> Rollouts:
     return replace(data, initial_episodes=0, initial_steps=0).prefix(int(data.ends[n - 1]))
 
 
-def _interval(sources: Sequence[Source], data: Sequence[Rollouts], confidence: float) -> Interval | NoInterval:
+def _estimated(
+    sources: Sequence[Source], data: Sequence[Rollouts], confidence: float
+) -> tuple[float, Interval | NoInterval]:
     gaps = data[0].returns - data[1].returns
     n = len(gaps)
     if float(np.ptp(gaps)) == 0.0:
         rare = other_outcomes(n, confidence)
-        return NoInterval(
+        return float(gaps[0]), NoInterval(
             f"all {n} differences were equal; one that was not seen may have a probability of up to {rare:.2g}, and how "
             "large it would be is not known"
         )
-    if all(source.policy is None or source.sampler.independent for source in sources):
-        made = Interval(*student_t(gaps, confidence), confidence, "t")
-    else:
-        engines = [(part, source.policy) for part, source in zip(data, sources, strict=True) if source.policy is not None]
-        fit = regress(gaps, [action_part(part, policy) for part, policy in engines])
-        made = balanced_interval(fit, gaps, float(gaps.mean()), confidence)
-    return around(made, rare_differences(gaps, confidence))
+    parts = [None if s.policy is None else action_part(d, s.policy) for s, d in zip(sources, data, strict=True)]
+    ours = [parts[0]] if parts[0] is not None else []
+    theirs = [parts[1].negative()] if parts[1] is not None else []
+    fit = regress(gaps, ours + theirs, starts_of(data[0]))
+    made = balanced_interval(fit, gaps, fit.value, confidence, estimator="score")
+    made = as_far_as_seen(made, gaps, confidence) if made.exact else made
+    return fit.value, around(made, rare_differences(gaps, confidence))

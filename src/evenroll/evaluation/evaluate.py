@@ -15,12 +15,13 @@ from evenroll.evaluation.interruption import interrupted, seen
 from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
+from evenroll.intervals.balanced import IID_KINDS
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.specs import share, whole_number
 
-DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "mc", 100
+DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "score", 100
 SHOW_EVERY = 0.2  # seconds between two reports of progress; a choice
 FEWEST_TO_SHOW = 3  # episodes that an interval needs; before that, progress has no result to show
 MOST = 10**15  # episodes or steps; a run with more would never end
@@ -69,7 +70,7 @@ def evaluate(
     policy: Any = None,
     *,
     sampler: SamplerLike = DEFAULT_SAMPLER,
-    estimator: EstimatorLike = DEFAULT_ESTIMATOR,
+    estimator: EstimatorLike | None = None,
     episodes: int | None = None,
     steps: int | None = None,
     gamma: float | None = None,
@@ -82,6 +83,7 @@ def evaluate(
     horizon: int | None = None,
     initial: Any = None,
     deterministic: bool = False,
+    resets: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
     """Collect `episodes` trajectories (100 by default) or `steps` steps, and estimate the policy's value.
@@ -89,7 +91,9 @@ def evaluate(
     domain      a domain, built in or your own, or any Gymnasium environment: an env, a vector env, Stable-Baselines3's
                 VecEnv, an id ("FrozenLake-v1:is_slippery=false"), an EnvSpec, or a class or function that makes one
     sampler     how actions are chosen: a name or an object
-    estimator   how the value is estimated: a name, an object or a function of (rollouts, policy)
+    estimator   how the value is estimated: a name, an object or a function of (rollouts, policy). By default score, the
+                mean with the luck of actions and starts taken out; mc, the plain mean, where a t, bca or bernstein interval
+                is asked for. The plain mean stands beside it in the result.
     policy      a policy or policy file of ours, a model of Stable-Baselines3 or sb3-contrib, a torch module that
                 gives a distribution or logits, a CleanRL agent, or a function of an observation that gives action
                 probabilities, a distribution or an action (docs/policies.md). Built-in domains come with a policy.
@@ -99,6 +103,10 @@ def evaluate(
     initial     data to start from: rollouts, a file of them, a data frame or a Minari dataset. New data is then collected
                 so that the whole becomes on-policy.
     deterministic  take the policy's likeliest actions. Then there is nothing to balance.
+    resets      how many further resets show which starts there are; no step is taken from them, and the luck of the starts
+                is taken out of the estimate (docs/starts.md). By default one for every 20 steps, as long as that takes at
+                most a tenth of the collecting time, and none where a reset takes longer than 0.02 s, as a robot's does.
+                With 0 there are none.
     half_width  stop as soon as the interval is this narrow: a number, or "5%" of the value. Then `episodes` is the most to
                 collect (100,000 by default). The interval stays valid although it is looked at repeatedly
                 (intervals/stopping.py).
@@ -112,8 +120,9 @@ def evaluate(
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
     source = source_of(
-        domain, policy, sampler, gamma=gamma, seed=seed, horizon=horizon, initial=initial, deterministic=deterministic
-    )
+        domain, policy, sampler, gamma=gamma, seed=seed, horizon=horizon, initial=initial, deterministic=deterministic,
+        resets=resets,
+    )  # fmt: skip
     try:
         return evaluate_source(source, look, budget, confidence, progress)
     finally:
@@ -121,11 +130,11 @@ def evaluate(
 
 
 def look_for(
-    estimator: EstimatorLike, initial: Any, interval: str, force: bool, bounds: tuple[float, float] | None,
+    estimator: EstimatorLike | None, initial: Any, interval: str, force: bool, bounds: tuple[float, float] | None,
     confidence: float,
 ) -> Look:  # fmt: skip
     """The look that the user asks for: which estimator, and which interval."""
-    record = get_estimator(estimator)
+    record = get_estimator(estimator or ("mc" if interval in IID_KINDS else DEFAULT_ESTIMATOR))
     if record.name == "wis+mc" and initial is None:
         raise SpecError("wis+mc needs initial data; use mc, ois or wis")
     if share("confidence", confidence) in (0.0, 1.0):
@@ -147,7 +156,7 @@ def evaluate_source(
         return source.rollouts()
 
     def see(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(data, source.policy, source.sampler, level)
+        return look.at(data, source.policy, source.sampler, level, source.certain)
 
     known = None
     try:

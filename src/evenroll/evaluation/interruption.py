@@ -14,8 +14,8 @@ from evenroll.evaluation.sources import Source
 def seen(source: Source, data: Rollouts | None = None) -> Seen:
     """What a report says of a source. `data` are its rollouts, if they are at hand already."""
     data = source.rollouts() if data is None else data
-    about = (source.described, source.name, source.seed, source.remark, source.warnings)
-    return Seen(data, source.policy, source.sampler, source.divergence, *about)
+    about = (source.described, source.name, source.seed, source.remark, source.warnings, source.certain)
+    return Seen(data, source.policy, source.sampler, source.divergence, *about, source.open_episodes, source.resets.why)
 
 
 def result_so_far(source: Source, data: Rollouts, look: Look, confidence: float) -> Evaluation | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from evenroll.evaluation.noise import NoiseBudget
 from evenroll.text.numbers import with_interval
 
 WORTH_A_WORD = 1.1  # a gain is mentioned if on-policy sampling would need more than this many times the episodes; a choice
@@ -57,11 +58,14 @@ class Evaluation:
     largest_weight         The largest importance weight's share of all weight.
     policy                 How the policy was run, in a few words.
     action_share           The share of the returns' variance that was found to come from the policy's own choices.
-                           Balancing can remove this part.
     remark                 What to know about this policy and environment.
     quantities             Other means over the same trajectories, by name: return (undiscounted), length and success.
     warnings               What stands around the environment and changes what the value means: wrappers that still learn,
                            that scale or clip rewards, or that end an episode with every lost life.
+    mean                   The plain mean of the returns, with an interval of its own.
+    resets                 How many further resets showed what starts there are. No step was taken from them.
+    no_resets              Why there were no further resets, or fewer than were asked for.
+    noise                  Where the noise of the returns comes from, as far as it was found.
     interrupted            Whether collecting was interrupted, so that there is less data than was asked for.
     """
 
@@ -98,6 +102,10 @@ class Evaluation:
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     interrupted: bool = False
+    mean: Quantity | None = None
+    resets: int = 0
+    no_resets: str | None = None
+    noise: NoiseBudget | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
@@ -129,7 +137,8 @@ class Evaluation:
 
     def _found(self) -> str:
         if self.low is None:
-            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}." + self._remark()
+            remark = "" if self.remark is None else f" {self.remark[0].upper()}{self.remark[1:]}."
+            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}.{remark}"
         level = f"{100 * self.confidence:g} %"
         if self._known is not None:
             text = f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."
@@ -148,4 +157,11 @@ class Evaluation:
         return text + self._remark()
 
     def _remark(self) -> str:
-        return "" if self.remark is None else f" {self.remark[0].upper()}{self.remark[1:]}."
+        """What else there is to know: the plain mean beside another estimate, the noise, and what the source remarks."""
+        said = []
+        if self.mean is not None and self.estimator != "mc" and not self.exact:
+            said.append(f"the plain mean of the returns is {self.mean}")
+        if self.noise is not None and not self.exact:
+            said.append(self.noise.in_words(self.episodes, self.sampler != "os" or self.action_share != 0.0))
+        said += [text for text in (self.no_resets, self.remark) if text]
+        return "".join(f" {text[0].upper()}{text[1:]}." for text in said if text)

@@ -9,7 +9,6 @@ import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EvenrollError
-from evenroll.estimators.table import get_estimator
 from evenroll.evaluation.looking import Look, Seen
 from evenroll.files.figures import save_figure
 from evenroll.intervals.independent import Interval, student_t
@@ -20,12 +19,13 @@ FIRST = 10  # episodes at the first point; a choice
 
 @dataclass(frozen=True)
 class Running:
-    """The estimate at m numbers of episodes; every array is [m].
+    """The mean of the returns at m numbers of episodes; every array is [m].
 
     episodes   how many of the first episodes each point uses
-    value      the estimate from those episodes
+    value      the mean of those episodes
     low, high  the interval, nan where there is none
     on_policy  the half-width that as many independent episodes would have
+    confidence  that of the intervals
     """
 
     episodes: np.ndarray
@@ -33,6 +33,7 @@ class Running:
     low: np.ndarray
     high: np.ndarray
     on_policy: np.ndarray
+    confidence: float = 0.95
 
 
 def enough_to_draw(episodes: int) -> None:
@@ -41,19 +42,20 @@ def enough_to_draw(episodes: int) -> None:
         raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {episodes}")
 
 
-def running(seen: Seen, confidence: float = 0.95) -> Running:
-    """The estimate at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
+def running(seen: Seen, look: Look, confidence: float = 0.95) -> Running:
+    """The estimate, looked at as `look` says, at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
     data = seen.data
     enough_to_draw(data.episodes)
     counts = np.unique(np.geomspace(FIRST, data.episodes, POINTS).astype(int))
-    rows, plain = [], Look(get_estimator("mc"))
+    rows = []
     for n in counts:
         part = _first_episodes(data, int(n))
-        value, interval = replace(seen, data=part).look(plain, confidence)
+        value, interval = replace(seen, data=part).look(look, confidence)
         low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
         a, b = student_t(part.returns, confidence)
         rows.append((value, low, high, (b - a) / 2))
-    return Running(counts, *np.array(rows).T)
+    value, low, high, on_policy = np.array(rows).T
+    return Running(counts, value, low, high, on_policy, confidence)
 
 
 def _first_episodes(data: Rollouts, n: int) -> Rollouts:
@@ -72,9 +74,10 @@ def plot_running(run: Running, path: str | Path, title: str) -> None:
     final = run.value[-1]
     n = np.geomspace(run.episodes[0], run.episodes[-1], 200)
     wide = run.on_policy[-1] * np.sqrt(run.episodes[-1] / n)
-    axis.fill_between(n, final - wide, final + wide, color="0.88", lw=0, label="95 % of as many plain on-policy episodes")
-    axis.fill_between(run.episodes, run.low, run.high, color="#c44e52", alpha=0.25, lw=0, label="95 % interval, balanced")
-    axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running estimate")
+    level, plain = f"{100 * run.confidence:g} %", "of as many plain on-policy episodes"
+    axis.fill_between(n, final - wide, final + wide, color="0.88", lw=0, label=f"{level} {plain}")
+    axis.fill_between(run.episodes, run.low, run.high, color="#c44e52", alpha=0.25, lw=0, label=f"{level} interval")
+    axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running mean of the returns")
     axis.set_xscale("log")
     shown = sorted({int(run.episodes[0]), int(run.episodes[-1]), *(10 ** np.arange(1, 7))})
     axis.set_xticks([x for x in shown if run.episodes[0] <= x <= run.episodes[-1]], minor=False)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from evenroll.adapters.loading import as_environment, load_domain
 from evenroll.adapters.model import as_model
@@ -20,6 +23,7 @@ from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.environments import collect
 from evenroll.collection.given_data import as_rollouts
 from evenroll.collection.recorder import Recorder
+from evenroll.collection.resets import Resets, reset_further
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
 from evenroll.collection.trial import Driver
@@ -31,6 +35,7 @@ from evenroll.samplers.table import SamplerLike, get_sampler
 from evenroll.text.specs import whole_number
 
 FIRST_PART = 16  # episodes (or steps) that are collected before a domain first tells how far it is; a choice
+RESETS = 3  # the stream of random numbers that a domain's further resets draw from
 PART_SECONDS = 0.1  # about how long each part takes from then on; a choice
 
 
@@ -44,8 +49,11 @@ class Source(Protocol):
     sampler    how actions are chosen
     seed       the seed; the same seed gives the same episodes
     warnings   what a result has to say about what stands around the environment
+    certain    whether nothing but the actions is left to chance, for all that can ever happen there
     episodes   how many new episodes have finished so far
     steps      how many new steps were taken so far
+    resets     what further resets have shown, beside those that the episodes began with
+    open_episodes  how many episodes have begun and not ended
     """
 
     name: str
@@ -54,6 +62,8 @@ class Source(Protocol):
     sampler: Sampler
     seed: int
     warnings: tuple[str, ...]
+    resets: Resets
+    certain: bool
 
     @property
     def remark(self) -> str | None: ...
@@ -63,10 +73,13 @@ class Source(Protocol):
     def steps(self) -> int: ...
     @property
     def divergence(self) -> Divergence: ...
+    @property
+    def open_episodes(self) -> int: ...
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
         """Go on until there are this many new episodes, or steps, in all.
 
-        The number so far is yielded now and then, for those who show progress. `at_once` means that nobody does.
+        The number so far is yielded now and then, for those who show progress. `at_once` means that nobody does. At the end
+        the environment is reset some more times, to see what starts there are.
         """
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
@@ -84,17 +97,14 @@ class DomainSource:
 
     def __init__(
         self, domain: Domain, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
-        initial: Any, deterministic: bool,
+        initial: Any, deterministic: bool, resets: int | None = None,
     ) -> None:  # fmt: skip
         gamma = domain.gamma if gamma is None else gamma
         initial = None if initial is None else as_rollouts(initial, gamma)
         seed = whole_number("seed", seed, 0)
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
         if model.engine is None:
-            raise SpecError(
-                f"the policy has no action probabilities that are known: {domain.name} runs as a Gymnasium environment "
-                "then; pass that to `evaluate`"
-            )
+            raise SpecError(_as_environment(domain, deterministic))
         self.name, self.described, self.seed = str(domain), model.described, seed
         engine = model.engine
         self.policy: Policy | None = engine
@@ -112,6 +122,7 @@ class DomainSource:
         )
         self.environment = domain.trial_environment((seed,))
         self.environment.check(engine)
+        self.resets, self.certain = Resets(_asked(resets)), self.environment.certain
         self._data: Rollouts | None = None
         self._parts: list[Rollouts] = []  # what was collected since `_data` was put together
 
@@ -126,6 +137,10 @@ class DomainSource:
     @property
     def divergence(self) -> Divergence:
         return self.driver.divergence
+
+    @property
+    def open_episodes(self) -> int:
+        return 0  # the data of a trial says so itself (`unfinished`)
 
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
         part = FIRST_PART
@@ -143,6 +158,10 @@ class DomainSource:
             done = upto
             part = max(1, int(part * min(PART_SECONDS / max(time.perf_counter() - started, 1e-6), 8.0)))
             yield done
+        more = self.resets.wanted(self.steps, seconds=1.0, one=0.0) - self.resets.count  # a compiled reset is a step's work
+        if more > 0:
+            rng = np.random.default_rng((self.seed, RESETS, self.resets.count))
+            self.resets.rows.append(self.environment.starts(rng, more))
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
         data = self._data
@@ -152,6 +171,7 @@ class DomainSource:
             data = part if data is None else data.continued(part)
         assert data is not None
         self._data, self._parts = data, []
+        data = replace(data, resets=self.resets.observations())
         return data if unfinished else data.finished()
 
     def close(self) -> None:
@@ -161,15 +181,19 @@ class DomainSource:
 class EnvironmentSource:
     """A Gymnasium environment, a vector environment, or Stable-Baselines3's."""
 
+    certain = False  # nobody can tell of an environment that lives elsewhere
+
     def __init__(
         self, env: Any, policy: Any, sampler: SamplerLike, *, gamma: float | None, seed: int, horizon: int | None,
         initial: Any, deterministic: bool, in_rounds: bool = False, warned: tuple[str, ...] = (),
+        resets: int | None = None,
     ) -> None:  # fmt: skip
         """in_rounds and what they are for: see `collect`. `warned` is what is known to be amiss beforehand."""
         if policy is None:
             raise SpecError("an environment needs a policy")
         self.env = as_environment(env)
         self._ours, self.in_rounds = self.env is not env, in_rounds
+        self.resets, self._seconds = Resets(_asked(resets)), 0.0
         lanes = as_lanes(self.env)
         observation_space, action_space = spaces_of(self.env)
         self.recorder = Recorder(
@@ -205,21 +229,47 @@ class EnvironmentSource:
         return self.recorder.divergence
 
     @property
+    def open_episodes(self) -> int:
+        return sum(episode >= 0 for episode in self.recorder._episode)
+
+    @property
     def remark(self) -> str | None:
         return self.recorder.remark
 
     def collect(self, episodes: int | None, steps: int | None, *, at_once: bool) -> Iterator[int]:
+        started = time.perf_counter()
         for done in collect(self.recorder, self.env, episodes=episodes, steps=steps, in_rounds=self.in_rounds):
+            self._seconds += time.perf_counter() - started
             yield done if episodes is not None else self.recorder.steps
+            started = time.perf_counter()
         self.recorder.check_copy()
+        if self.recorder.keeps:
+            wanted = self.resets.wanted(self.steps, self._seconds, self.recorder.fastest_reset)
+            reset_further(self.resets, wanted, self.env, self.recorder.model, self.seed)
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
-        return self.recorder.rollouts(unfinished)
+        return replace(self.recorder.rollouts(unfinished), resets=self.resets.observations())
 
     def close(self) -> None:
         self.recorder.close()
         if self._ours:
             self.env.close()
+
+
+def _asked(resets: int | None) -> int | None:
+    return None if resets is None else whole_number("resets", resets, 0)
+
+
+def _as_environment(domain: Domain, deterministic: bool) -> str:
+    """What to do with a policy that leaves nothing to balance, for which no domain is compiled."""
+    name, more = domain.gymnasium_id, ", deterministic=True" if deterministic else ""
+    env = "evenroll.domains.gymnasium_env.make_environment(domain)" if name is None else repr(name)
+    text = (
+        f"the policy is deterministic, so there is nothing to balance, and {domain.name} is compiled for what there is; its "
+        f"Gymnasium environment does it: evenroll.evaluate({env}, policy{more})"
+    )
+    options = " --deterministic" if deterministic else ""
+    return text if name is None else f"{text}, or evenroll evaluate {name} --policy FILE{options}"
 
 
 def source_of(

@@ -42,7 +42,7 @@ from evenroll.intervals.outcomes import (
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
 
-FEWEST = 30  # with fewer episodes the residuals say too little, and the interval is as wide as for independent trajectories
+FEWEST = 8  # with fewer episodes the residuals say too little, and the interval is as wide as for independent trajectories
 IID_KINDS = ("t", "bca", "bernstein")
 KINDS = ("auto", *IID_KINDS, "score")
 TOO_FEW = NoInterval("fewer than 3 trajectories have finished")
@@ -119,7 +119,7 @@ def outcomes_interval(
 
 def estimate_with_interval(
     rollouts: Rollouts,
-    policy: Policy,
+    policy: Policy | None,
     sampler: Sampler,
     estimator: Estimator,
     confidence: float = 0.95,
@@ -127,6 +127,7 @@ def estimate_with_interval(
     kind: str = "auto",
     force: bool = False,
     bounds: tuple[float, float] | None = None,
+    fit: ScoreRegression | None = None,
 ) -> tuple[float, Interval | NoInterval]:
     """The estimate, and the interval that belongs to it or the reason why there is none.
 
@@ -134,7 +135,9 @@ def estimate_with_interval(
     A kind that is meant for independent trajectories is refused on dependent data. `force` allows it, and its note says so.
     Equal returns have no spread, whatever the kind: `equal_returns` says what they show. Two values are counted.
 
+    policy  None where no probabilities of actions are known: there are only mc and score
     bounds  the smallest and the largest possible return, if they are known: no interval goes beyond them
+    fit     the score regression of these rollouts, if it is at hand already
     """
     if kind not in KINDS:
         raise SpecError(f"unknown interval {kind!r}; known: {', '.join(KINDS)}")
@@ -162,7 +165,7 @@ def estimate_with_interval(
         return estimator(rollouts, policy), NoInterval(why)
     if rollouts.episodes < 3:
         return estimator(rollouts, policy), TOO_FEW
-    fit = score_regression(rollouts, policy)
+    fit = fit or score_regression(rollouts, policy)
     estimate = fit.value if estimator.name == "score" else estimator(rollouts, policy)
     if values is not None and not fit.exact:
         return estimate, outcomes_interval(fit, returns, values, estimate, confidence)

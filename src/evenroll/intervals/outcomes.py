@@ -22,6 +22,7 @@ from evenroll.intervals.independent import Interval, NoInterval, binomial, stude
 
 # The effective number of outcomes is believed if each of the two was seen this often, otherwise the number of episodes is.
 SEEN_OFTEN = 10
+GIVE_BOUNDS = "give the smallest and the largest possible return, bounds=(A, B) or --bounds A B"
 MOSTLY = 0.5  # a single value "dominates" if it makes up at least this share of the returns; a choice
 
 
@@ -49,7 +50,7 @@ def equal_returns(value: float, n: int, confidence: float, bounds: tuple[float, 
     rare = other_outcomes(n, confidence)
     found = f"all {n} returns were equal; an outcome that was not seen may have a probability of up to {rare:.2g}"
     if bounds is None:
-        return NoInterval(f"{found}, and what it would be worth is not known: give the bounds of the returns")
+        return NoInterval(f"{found}, and what it would be worth is not known: {GIVE_BOUNDS}")
     least, most = bounds
     low, high = value - rare * (value - least), value + rare * (most - value)
     if not math.isfinite(high - low):
@@ -91,6 +92,23 @@ def rare_differences(gaps: np.ndarray, confidence: float) -> tuple[float, float,
     low, high = usual + up[0] * rise - down[1] * fall, usual + up[1] * rise - down[0] * fall
     others = len(above) + len(below)
     return low, high, f"{n - others} of {n} differences are equal, so the interval rests on {others} others"
+
+
+def as_far_as_seen(interval: Interval, returns: np.ndarray, confidence: float) -> Interval:
+    """What an exact interval is worth where the environment may leave something to chance that it has not shown yet.
+
+    The actions explain every return. But what was not seen in n episodes may still have a probability of 3.7/n, and as
+    nothing shows its worth, it is taken to be at most the range of the returns.
+    """
+    rare = other_outcomes(len(returns), confidence)
+    half = rare * float(np.ptp(returns))
+    note = (
+        f"{interval.note}; an outcome that was not seen may have a probability of up to {rare:.2g}, and the interval takes "
+        "it to be worth no more than the range of the returns"
+    )
+    return replace(
+        interval, low=interval.low - half, high=interval.high + half, note=note, fallback=True, exact=False
+    )  # fmt: skip
 
 
 def around(interval: Interval, rare: tuple[float, float, str] | None) -> Interval:

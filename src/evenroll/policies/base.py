@@ -10,6 +10,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from evenroll.engine import border
+from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.simd import aligned
 from evenroll.errors import EvenrollError, PolicyError
@@ -147,10 +148,10 @@ class Policy:
         n = len(seen)
         taken = self.checked_actions(actions, count=n)
         weight = np.ones(n) if weights is None else border.shaped("weights", weights, (n,), PolicyError)
-        if n:
-            _sum_scores(number_type(self.dtype))(
-                self.arrays(), seen.ravel(), taken.ravel(), weight, self.obs_dim, self.action_dim, total
-            )
+        call, arrays = _sum_scores(number_type(self.dtype)), self.arrays()
+        for first, last in in_parts(n, self.parameters):
+            part = slice(first, last)
+            call(arrays, seen[part].ravel(), taken[part].ravel(), weight[part], self.obs_dim, self.action_dim, total)
         return total
 
     def _at(self, obs: Any, action: Any, vector: np.ndarray | None, step: float) -> tuple[np.ndarray, float, np.ndarray]:

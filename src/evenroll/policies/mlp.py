@@ -14,6 +14,7 @@ import numpy as np
 from numba import float64, void
 
 from evenroll.engine import border
+from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer
 from evenroll.engine.simd import aligned
 from evenroll.errors import PolicyError
@@ -165,7 +166,9 @@ class MLP(Policy):
         """ψ [N, F + 1] at observations [N, obs_dim], in `dtype`: what the outputs are linear in. The constant 1 is last."""
         observations = self.checked_observations(observations)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
-        _list_features(number_type(self.dtype))(self.arrays(), observations, psi)
+        call, arrays = _list_features(number_type(self.dtype)), self.arrays()
+        for first, last in in_parts(len(psi), self.parameters):
+            call(arrays, observations[first:last], psi[first:last])
         return psi
 
     @property

@@ -74,6 +74,10 @@ class ROA(Sampler):
         several = policy.n_actions is None and policy.choices
         require(not several, "roa: several discrete actions at once are not searched; use auto")
 
+    def work(self, policy: Policy) -> int:
+        """Every candidate has a score to add up, in every dimension."""
+        return (policy.n_actions or self.candidates * policy.action_dim) * policy.parameters
+
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "log_behavior": log_behavior, "update": update}
 

@@ -23,7 +23,7 @@ from evenroll.policies.interface import PolicyView, draw, forward, out_b
 from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, UPDATE, SamplerView
 
-LARGEST_MODEL = 4_000_000  # the most states² · actions: 32 MB, and about a second per fit
+LARGEST_MODEL = 400_000  # the most states² · actions: odi's fit with all its sweeps then takes half a second
 MAX_SWEEPS = 1000  # a recursion may not converge (a policy that never ends); each sweep looks one step further ahead
 TOLERANCE = 1e-10  # the sweeps stop when no value changes by more than this, relative to the largest
 # How many visits the prior of a cell's strength counts for. The MSE of odi over that of OS, on the bandit with 2⁹ pulls, was

@@ -1,0 +1,56 @@
+"""Where the noise of the returns comes from, and what was done about it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from evenroll.estimators.score_regression import ScoreRegression
+
+FEWEST = 8  # with fewer episodes the shares say nothing; as FEWEST of the intervals
+
+
+@dataclass(frozen=True)
+class NoiseBudget:
+    """Shares of the variance of one episode's return, each with its standard error.
+
+    actions  what was found to be luck of the policy's own choices
+    starts   what was found to be luck of the start; None if no further resets show what starts there are
+    left     the rest: the environment's own noise, and choices and starts whose worth these episodes do not show
+    """
+
+    actions: float
+    actions_error: float
+    starts: float | None
+    starts_error: float | None
+    left: float
+
+    def in_words(self, episodes: int, known: bool) -> str:
+        """known: whether the policy's probabilities are known, so that its luck could be looked for."""
+        found = []
+        if known:
+            found.append(f"{_share(self.actions, self.actions_error)} luck of the policy's choices")
+        if self.starts is not None and self.starts_error is not None:
+            found.append(f"{_share(self.starts, self.starts_error)} luck of the start")
+        if not found:
+            return ""
+        return (
+            f"Of the variance of one return, {' and '.join(found)} was found and is taken out; {self.left:.0%} is left: the "
+            f"environment's own noise, and what {episodes} episodes do not show"
+        )
+
+
+def _share(value: float, error: float) -> str:
+    return f"{value:.0%} ± {max(error, 0.01):.0%}"
+
+
+def noise_budget(fit: ScoreRegression | None, episodes: int) -> NoiseBudget | None:
+    """The budget that a fit found; None where episodes are too few to tell."""
+    if fit is None or episodes < FEWEST or not math.isfinite(fit.explained):
+        return None
+    starts = fit.starts
+    return NoiseBudget(
+        min(fit.actions.value, 1.0), fit.actions.error,
+        None if starts is None else starts.value, None if starts is None else starts.error,
+        1.0 - fit.explained,
+    )  # fmt: skip

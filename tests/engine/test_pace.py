@@ -1,0 +1,56 @@
+"""How work is cut so that no compiled call takes long."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from evenroll.engine import pace
+from evenroll.engine.pace import LONGEST, MOST, Pace, in_parts, patiently
+from tests.engine.entrances import network
+
+
+def test_the_first_call_is_small_where_a_step_is_large() -> None:
+    assert Pace(1).steps == MOST
+    assert Pace(10**6).steps == 4
+    assert Pace(10**12).steps == 1
+
+
+def test_calls_grow_while_they_are_quick_and_begin_anew_after_a_slow_one() -> None:
+    own = Pace(10**6)
+    own.took(LONGEST / 100)
+    assert own.steps == 8
+    own.took(LONGEST / 3)
+    assert own.steps == 16
+    own.took(LONGEST * 0.9)
+    assert own.steps == 16
+    own.took(LONGEST * 2)
+    assert own.steps == 4
+
+
+def test_the_parts_are_all_the_rows_once_and_whole_blocks() -> None:
+    parts = list(in_parts(1000, 2**20, block=7))
+    assert [row for first, last in parts for row in range(first, last)] == list(range(1000))
+    assert all((last - first) % 7 == 0 for first, last in parts[:-1])
+    assert list(in_parts(0, 1)) == []
+
+
+def test_uncut_work_is_done_in_another_thread_where_it_is_large() -> None:
+    large = np.eye(500)
+    assert patiently(lambda x: threading.current_thread() is threading.main_thread(), large) is False
+    assert patiently(lambda x: threading.current_thread() is threading.main_thread(), np.eye(5)) is True
+    with np.errstate(all="ignore"):  # the same settings hold there
+        assert patiently(lambda x: np.geterr()["divide"], large) == "ignore"
+    with pytest.raises(np.linalg.LinAlgError):
+        patiently(np.linalg.solve, np.zeros((500, 500)), np.ones(500))
+
+
+def test_results_do_not_depend_on_the_cuts(monkeypatch) -> None:
+    policy, rng = network(), np.random.default_rng(0)
+    seen, taken = rng.normal(size=(500, 4)), rng.integers(2, size=(500, 1)).astype(np.float64)
+    whole = policy.score_sum(seen, taken), policy.features(seen)
+    monkeypatch.setattr(pace, "FIRST", 1)
+    np.testing.assert_array_equal(whole[0], policy.score_sum(seen, taken))
+    np.testing.assert_array_equal(whole[1], policy.features(seen))

@@ -1,0 +1,100 @@
+"""What is taken out of an episode was learnt, chosen and weighed without it, and never leaves more than it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenroll.estimators.action_part import ActionPart
+from evenroll.estimators.corrections import best_way, corrections
+from evenroll.estimators.start_part import Starts
+
+
+def part(apart: np.ndarray, together: float = 0.0, loose: float = 1.0) -> ActionPart:
+    return ActionPart(apart, lambda way: together, loose, 0.0)
+
+
+def test_the_best_way_explains_most_and_is_held_back() -> None:
+    """Against the formula by hand: slope x·y/x·x, times 1 − 3/F."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    y = 4.0 + 2.0 * X[:, 1] + rng.normal(size=30)
+    way, slope = best_way(y, X)
+    x, z = X[:, 1] - X[:, 1].mean(), y - y.mean()
+    least = (x @ z) / (x @ x)
+    rest = (z - least * x) @ (z - least * x) / 28
+    assert way == 1
+    assert slope == pytest.approx(least * (1.0 - 3.0 * rest / (least**2 * (x @ x))))
+
+
+def test_luck_does_not_count_backwards() -> None:
+    x = np.arange(10.0)[:, None]
+    assert best_way(-x[:, 0], x)[1] == 0.0
+    assert best_way(np.zeros(10), x)[1] == 0.0
+
+
+def test_an_episode_has_no_say_in_its_own_correction() -> None:
+    """Change one value: the correction of its own fold stays, to the last bit; others change."""
+    rng = np.random.default_rng(1)
+    C, own = rng.normal(size=(50, 4)), rng.normal(size=(50, 2))
+    values = C[:, 0] + own[:, 0] + 0.1 * rng.normal(size=50)
+    starts = Starts(own, rng.normal(size=(300, 2)))
+    before = corrections(values, [part(C)], starts)
+    changed = values.copy()
+    changed[13] += 0.5
+    after = corrections(changed, [part(C)], starts)
+    mine = np.arange(50) % 10 == 3
+    np.testing.assert_array_equal(before.actions[mine], after.actions[mine])
+    np.testing.assert_array_equal(before.starts[mine], after.starts[mine])
+    assert (before.actions[~mine] != after.actions[~mine]).any()
+
+
+@pytest.mark.parametrize("n", [8, 20, 60])
+def test_what_is_mere_noise_is_not_taken_out(n: int) -> None:
+    """Sixteen ways that explain nothing: what is left varies at most as the values do, however lucky one of them is."""
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        values = rng.normal(size=n)
+        starts = Starts(rng.normal(size=(n, 3)), rng.normal(size=(100, 3)))
+        made = corrections(values, [part(rng.normal(size=(n, 16)))], starts)
+        assert made.left(values).var() <= values.var() * (1.0 + 1e-12)
+
+
+def test_the_mean_of_balanced_parts_is_that_of_all_folds_together() -> None:
+    rng = np.random.default_rng(3)
+    C = rng.normal(size=(40, 1))
+    values = 5.0 * C[:, 0] + 1e-9 * rng.normal(size=40)
+    free = corrections(values, [part(C, together=0.7, loose=1.0)])
+    held = corrections(values, [part(C, together=0.7, loose=0.0)])
+    half = corrections(values, [part(C, together=0.7, loose=0.5)])
+    assert free.by_actions == pytest.approx(5.0 * C.mean())
+    assert held.by_actions == pytest.approx(5.0 * 0.7)
+    assert half.by_actions == pytest.approx(5.0 * (C.mean() + 0.7) / 2)
+
+
+def test_two_parts_are_taken_out_one_after_the_other() -> None:
+    rng = np.random.default_rng(4)
+    C, E = rng.normal(size=(60, 1)), rng.normal(size=(60, 1))
+    values = 2.0 * C[:, 0] - 3.0 * E[:, 0]
+    made = corrections(values, [part(C), part(E).negative()])
+    assert made.left(values).var() < 0.05 * values.var()
+
+
+@pytest.mark.statistical
+def test_choosing_among_many_ways_does_not_flatter(base_seed: int) -> None:
+    """Eight values and sixteen ways that have nothing to do with them: the reported error is that of the mean.
+
+    The ratio of the squared error of the corrected mean to Var/n, over 4,000 runs, is 1.07 ± 0.025, the ratio of what is
+    reported to it 1.0 ± 0.03 (five base seeds). P(false) ≤ 1e-5 for both. Catches a choice that is made with the episode
+    itself, after which the reported variance is 0.64 of the true one.
+    """
+    rng = np.random.default_rng(base_seed)
+    errors, reported = [], []
+    for _ in range(4000):
+        values = rng.normal(size=8)
+        made = corrections(values, [part(rng.normal(size=(8, 16)))])
+        left = made.left(values)
+        errors.append(left.mean() ** 2)
+        reported.append(left.var(ddof=1) / 8)
+    assert np.mean(errors) * 8 == pytest.approx(1.07, abs=0.13)
+    assert np.mean(reported) / np.mean(errors) > 0.82
