@@ -48,7 +48,8 @@ softplus = nn.functional.softplus
 
 
 def off(**more: Any) -> dict[str, Any]:
-    return {"buffer_size": 500, "learning_starts": 50, "device": "cpu", "seed": 0, "policy_kwargs": {"net_arch": [32, 32]}} | more
+    own = {"policy_kwargs": {"net_arch": [32, 32]}}  # a model changes what it is given
+    return {"buffer_size": 500, "learning_starts": 50, "device": "cpu", "seed": 0} | own | more
 
 
 def images(actions: gym.Space) -> Walk:
@@ -160,7 +161,8 @@ def main() -> None:
         balanced += result.sampler != "os"
         lines.append(f"| {name} | {result.policy} | {how} |")
         print(f"{name}: {result.policy}; {how}; {result} ({time.perf_counter() - started:.1f} s)", flush=True)
-    print(f"{len(CHECKPOINTS)} checkpoints: {balanced} balanced, {len(lines) - 2 - balanced} on-policy, {len(refused)} refused")
+    others = len(lines) - 2 - balanced
+    print(f"{len(CHECKPOINTS)} checkpoints: {balanced} balanced, {others} on-policy, {len(refused)} refused")
     if arguments.markdown:
         arguments.markdown.write_text("\n".join(lines) + "\n")
     raise SystemExit(1 if refused else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from stable_baselines3 import DQN, SAC, TD3
 from torch.distributions import AffineTransform, Normal, TanhTransform, TransformedDistribution
 
+from evenroll.adapters.latent_noise import LatentNoise
 from evenroll.adapters.model import as_model
 from evenroll.collection.environments import collect
 from evenroll.collection.recorder import see
@@ -21,6 +23,9 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP, save_policy
 from tests.adapters.test_cleanrl_agents import Agent, RealAgent, SoftActor
+from tests.adapters.test_latent_noise import act
+from tests.adapters.test_memory import Gru
+from tests.adapters.test_noise_maps import UNIT, WIDE, beta, correlated
 from tests.helpers import BOX, DISCRETE, IDS, MULTI, StructuredWalk, Walk, make_mlp
 from tests.torch_helpers import Head, bernoulli, categorical, logits, normal, own_scale
 
@@ -73,6 +78,11 @@ def _sb3(kind: Any, space: gym.Space, **attributes: Any) -> Any:
     return model
 
 
+def saved(model: Any, directory: Path) -> str:
+    model.save(directory / "model.zip")
+    return str(directory / "model.zip")
+
+
 Make = Callable[[Path, Any], Any]
 TABLE = get_domain("gridworld").policy().table
 # name → (the policy, from a directory and a trained model; its environment; whether it leaves something to chance)
@@ -103,6 +113,15 @@ KINDS: dict[str, tuple[Make, Callable[[], gym.Env], bool]] = {
     "function of parts": (lambda *_: _by_parts, lambda: StructuredWalk(DISCRETE), True),
     "function that gives a distribution": (lambda *_: _distribution, lambda: Walk(BOX), True),
     "an action": (lambda *_: lambda x: int(x[0] > 0) - 1, lambda: Walk(DISCRETE), False),
+    "module of a Beta": (lambda *_: Head(3, 5, beta), lambda: Walk(UNIT), True),
+    "module of a correlated Gaussian": (lambda *_: Head(3, 5, correlated), lambda: Walk(WIDE), True),
+    "module that remembers": (lambda *_: Gru(), lambda: Walk(DISCRETE), True),
+    "latent noise": (lambda *_: LatentNoise(act, 3), lambda: Walk(BOX), True),
+    "zip that squashes": (lambda place, _: saved(_sb3(SAC, BOX), place), lambda: Walk(BOX), True),
+    "zip that explores": (
+        lambda place, _: saved(_sb3(DQN, DISCRETE, exploration_rate=0.3), place), lambda: Walk(DISCRETE), True,
+    ),
+    "zip that draws nothing": (lambda place, _: saved(_sb3(TD3, BOX), place), lambda: Walk(BOX), False),
 }  # fmt: skip
 
 
@@ -179,8 +198,128 @@ def test_it_is_left_as_it_was(kind: tuple[Any, gym.Env, bool]) -> None:
         pytest.skip("nothing that could change")
     module.train()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    states = random.getstate(), np.random.get_state()[1].copy(), torch.random.get_rng_state().clone()
     collector, _ = collected(policy, env, 1)
     collector.close()
+    assert random.getstate() == states[0]
+    assert (np.random.get_state()[1] == states[1]).all()
+    assert torch.equal(torch.random.get_rng_state(), states[2])
     assert module.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+
+
+# ---- against the libraries themselves ------------------------------------------------------------------------------
+
+
+def _squash(mean: Any, log_std: Any, data: Rollouts) -> Any:
+    return Normal(mean, log_std.exp()).log_prob(torch.as_tensor(data.actions)).sum(dim=1)
+
+
+def _by_agent(agent: Any, x: torch.Tensor, data: Rollouts) -> Any:
+    real = hasattr(agent, "actor_mean")
+    return agent.get_action_and_value(x, torch.as_tensor(data.actions if real else data.actions[:, 0]))[1]
+
+
+def _explores(model: Any, x: torch.Tensor, data: Rollouts) -> Any:
+    best = model.predict(x.numpy(), deterministic=True)[0]
+    return torch.as_tensor(np.log(np.where(data.actions[:, 0] == best, 0.7 + 0.1, 0.1)))
+
+
+# name → log π of the library for the actions in the data, before a squash
+THEIRS: dict[str, Callable[[Any, torch.Tensor, Rollouts], Any]] = {
+    "module, compiled": lambda p, x, d: p(x).log_prob(torch.as_tensor(d.actions[:, 0])),
+    "module of real actions, compiled": lambda p, x, d: p(x).log_prob(torch.as_tensor(d.actions)).sum(dim=1),
+    "module, through torch": lambda p, x, d: p(x).log_prob(torch.as_tensor(d.actions)).sum(dim=1),
+    "module of probabilities": lambda p, x, d: p(x).log()[torch.arange(len(x)), torch.as_tensor(d.actions[:, 0]).long()],
+    "module of flags": lambda p, x, d: p(x).log_prob(torch.as_tensor(d.actions)).sum(dim=1),
+    "model of Stable-Baselines3": lambda p, x, d: p.policy.evaluate_actions(x, torch.as_tensor(d.actions[:, 0]))[1],
+    "model that squashes": lambda p, x, d: _squash(*p.actor.get_action_dist_params(x)[:2], d),
+    "model that explores": _explores,
+    "agent": _by_agent,
+    "agent of real actions": _by_agent,
+    "agent that squashes": lambda p, x, d: _squash(*p(x), d),
+    "function that gives a distribution": lambda p, x, d: torch.stack(
+        [p(row.numpy()).base_dist.log_prob(torch.as_tensor(a)).sum() for row, a in zip(x, d.actions, strict=True)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_log_probabilities_are_the_librarys_own(name: str, tmp_path: Path, ppo: Any) -> None:
+    """To 1e-5, relative where they are large: networks compute in single precision."""
+    make, env, _ = KINDS[name]
+    torch.manual_seed(0)
+    policy = make(tmp_path, ppo)
+    collector, data = collected(policy, env(), 2)
+    collector.close()
+    with torch.no_grad():
+        theirs = THEIRS[name](policy, torch.as_tensor(data.observations, dtype=torch.float32), data)
+    np.testing.assert_allclose(data.log_e, theirs.double().numpy(), atol=1e-5, rtol=1e-5)
+
+
+def _draw(distribution: Any) -> np.ndarray:
+    return distribution.sample().numpy()
+
+
+# name → what the library itself plays at observations [n, 3]
+PLAYED: dict[str, Callable[[Any, np.ndarray], np.ndarray]] = {
+    "module of a Beta": lambda p, x: _draw(p(torch.as_tensor(x))),
+    "latent noise": lambda p, x: np.stack([act(o, np.random.standard_normal(3)) for o in x]).clip(-0.5, 0.5),
+    "agent that squashes": lambda p, x: p.get_action(torch.as_tensor(x))[0].numpy().clip(-0.5, 0.5),
+}
+LANES, LENGTH = 10, 40  # a run is ten episodes of 40 steps each, side by side
+
+
+def means(model: Any, sampler: str, space: gym.Space, runs: int, seed: int) -> np.ndarray:
+    """The mean reward of a step in every episode, [runs, episodes]."""
+    envs, found = gym.vector.SyncVectorEnv([lambda: Walk(space, LENGTH)] * LANES), []
+    for i in range(runs):
+        collector = Collector(model, sampler, seed=seed + i, lanes=LANES)
+        for _ in collect(collector, envs, episodes=LANES):
+            pass
+        found.append(collector.rollouts().returns / LENGTH)
+    return np.array(found)
+
+
+def adapted(name: str, seed: int) -> tuple[Any, gym.Space, np.ndarray]:
+    """(model, action space, the mean of each of 20,000 actions that the library itself draws at random observations)."""
+    make, env, _ = KINDS[name]
+    torch.manual_seed(0)
+    policy, space = make(Path(), None), env().action_space
+    torch.manual_seed(seed), np.random.seed(seed % 2**31)
+    x = np.random.standard_normal((20_000, 3)).astype(np.float32)
+    with torch.no_grad():
+        theirs = PLAYED[name](policy, x).reshape(len(x), -1).mean(axis=1)
+    return as_model(policy, Walk(space).observation_space, space), space, theirs
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", PLAYED)
+def test_on_policy_it_does_what_the_library_does(name: str, base_seed: int) -> None:
+    """The mean of the actions of "os" is that of the actions which the library draws itself.
+
+    P(false) ≤ 1e-4 over the three kinds: 4.2 standard errors of the difference between 200 episodes of 40 steps and 20,000
+    draws. Catches a shift of the actions by 0.06 of their standard deviation.
+    """
+    model, space, theirs = adapted(name, base_seed)
+    own = means(model, "os", space, 20, base_seed)
+    model.close()
+    assert abs(own.mean() - theirs.mean()) < 4.2 * np.sqrt(own.var() / own.size + theirs.var() / len(theirs))
+
+
+@pytest.mark.statistical
+def test_balancing_the_noise_of_a_beta_lowers_the_error(base_seed: int) -> None:
+    """Squared errors of 80 runs of ten episodes with "auto", against those with "os".
+
+    P(false) ≤ 1e-4: their ratio is F-distributed with 80 and 80 degrees of freedom around 0.22 (0.22 in 40 runs; even around
+    0.3 it exceeds 0.7 less often). Catches a sampler that does not balance in 94 of 100 cases. What the other kinds gain is
+    measured by tools/adapters_gain.py.
+    """
+    model, space, theirs = adapted("module of a Beta", base_seed)
+    squares = [
+        float(np.square(means(model, sampler, space, 80, base_seed).mean(axis=1) - theirs.mean()).sum())
+        for sampler in ("auto", "os")
+    ]
+    model.close()
+    assert squares[0] < 0.7 * squares[1], squares[0] / squares[1]
