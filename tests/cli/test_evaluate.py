@@ -74,7 +74,7 @@ def test_evaluate_json_to_standard_output_is_nothing_but_json() -> None:
     result = json.loads(run.stdout)
     assert run.returncode == 0
     assert result["low"] < result["value"] < result["high"]
-    assert (result["episodes"], result["sampler"], result["estimator"]) == (200, "os", "mc")
+    assert (result["episodes"], result["sampler"], result["estimator"]) == (200, "os", "score")
     assert result["terminated"] + result["truncated"] == 200
 
 

@@ -37,7 +37,7 @@ def test_the_interval_holds_the_exact_difference(sampler: str, base_seed: int) -
     for run in range(60):
         found = evenroll.difference(env, first, second, sampler=sampler, episodes=40, seed=base_seed + run)
         held += found.low <= true <= found.high
-        assert found.value == pytest.approx(found.first.value - found.second.value)
+        assert found.low <= found.value <= found.high
     assert held > 47
 
 

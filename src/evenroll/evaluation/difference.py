@@ -43,7 +43,8 @@ FEWEST = 4  # episodes of each policy that a difference needs
 class Difference:
     """How much more the first policy is worth than the second.
 
-    value       the estimate of the difference: the first policy's value minus the second's
+    value       the estimate of the difference: the first policy's value minus the second's. It is made of the paired
+                returns, with the luck found in them taken out, and may differ a little from first.value − second.value.
     low, high   the interval, which holds the true difference with probability `confidence`; None if there is none
     confidence  the confidence of the interval
     why         the reason why there is no interval; None if there is one
