@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_a_built_in_domain_names_its_environment(tmp_path: Path) -> None:
     """A network that runs through torch is not what a domain is compiled for. Before, its sizes were said not to fit."""
     (tmp_path / "model.zip").write_bytes(model_zip("greedy"))
-    with pytest.raises(SpecError, match="runs through torch, and cartpole is compiled for .* evenroll/CartPole-v0"):
+    with pytest.raises(SpecError, match=r"runs through torch, and cartpole is compiled for .* evenroll/CartPole-v0"):
         evenroll.evaluate("cartpole", tmp_path / "model.zip", episodes=3)
     assert evenroll.evaluate("evenroll/CartPole-v0", tmp_path / "model.zip", episodes=3).episodes == 3
 

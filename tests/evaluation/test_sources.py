@@ -56,7 +56,7 @@ def test_what_no_source_can_be_made_of() -> None:
         source_of(gym.make(IDS["gridworld"]), None, "auto", **SETTINGS)
     table = get_domain("gridworld").policy().table
     certain = TabularSoftmax.from_probabilities(np.eye(4)[table.argmax(axis=1)])
-    with pytest.raises(SpecError, match="runs as a Gymnasium environment"):
+    with pytest.raises(SpecError, match="its Gymnasium environment does it"):
         source_of("gridworld", certain, "auto", **SETTINGS)
 
 
