@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; the children of tests would inherit it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 
 def pytest_configure() -> None:
     """Tests send signals to children, which would ignore what we ignore, as a job in the background (nohup, &) does."""

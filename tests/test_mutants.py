@@ -8,8 +8,9 @@ import pytest
 
 from tests.helpers import ROOT
 from tests.test_mirror import modules
-from tools.mutants.bug import Bug
+from tools.mutants.bug import PACKAGE, Bug
 from tools.mutants.drawing import KINDS, Places, all_bugs, bugs_in, can_be_parsed, draw, files
+from tools.mutants.equivalent import EQUIVALENT
 from tools.mutants.known import MUTANTS, SEAMS, SUBSET
 from tools.mutants.places import files_for
 from tools.mutants.planting import is_compiled, stamps
@@ -111,3 +112,10 @@ def test_only_machine_code_that_the_bug_can_reach_is_made_anew() -> None:
     in_python = next(mutant.bug() for mutant in SEAMS if mutant.file == "collection/minari_files.py")
     assert not is_compiled(in_python)
     assert stamps(in_python) == sound
+
+
+def test_what_is_called_equivalent_still_stands_there() -> None:
+    for name, reason in EQUIVALENT.items():
+        file, was = name.split(" → ")[0].split(": ", 1)
+        assert was in " ".join((PACKAGE / file).read_text().split()), name
+        assert reason

@@ -102,6 +102,30 @@ def directory_of_nothing(place: Path) -> Path:
     return sb3_zip(place, tensors=entry * count + end, packed=True)
 
 
+def many_members(place: Path) -> Path:
+    """A zip of 300,000 empty entries: 14 MB."""
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\x01\x02", 20, 3, 20, 0, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    count = 300_000
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, count * len(entry), 0, 0)
+    path = place / "model.zip"
+    path.write_bytes(entry * count + end)
+    return path
+
+
+def long_line(place: Path) -> Path:
+    """A CSV file whose first line has 25 million names."""
+    path = place / "data.csv"
+    path.write_bytes(b"episode,observation,action,reward" + b",x" * 25_000_000)
+    return path
+
+
+def pickled_marks(place: Path) -> Path:
+    """A VecNormalize that is 30 million instructions long."""
+    path = place / "statistics.pkl"
+    path.write_bytes(b"\x80\x04" + b"(" * 30_000_000 + b".")
+    return path
+
+
 def marks(place: Path) -> Path:
     """Tensors described by 240,000 open brackets."""
     out = io.BytesIO()
@@ -309,6 +333,19 @@ def load_zip(path: Path) -> None:
     load_sb3(path)
 
 
+def warn_of(path: Path) -> None:
+    """What the command line does with a zip before it opens it."""
+    from evenroll.adapters.normalization import unnormalised
+
+    unnormalised(path)
+
+
+def load_statistics(path: Path) -> None:
+    from evenroll.adapters.normalization import load_normalization
+
+    load_normalization(path)
+
+
 def act_with(path: Path) -> None:
     from evenroll.evaluation.collector import Collector
     from evenroll.policies import load_policy
@@ -332,6 +369,13 @@ def open_good(use: Callable[[Any], Any], place: Path) -> None:
     good = valid(place)
     if use is load_zip:
         use(good["sb3"])
+    elif use is warn_of:
+        use(good["sb3"])
+    elif use is load_statistics:
+        from evenroll.adapters.normalization import Normalization, save_normalization
+
+        save_normalization(Normalization(np.zeros(4), np.ones(4), 10.0, 1e-8), place / "norm.safetensors")
+        use(place / "norm.safetensors")
     elif use is load_data:
         for name in ("columns", "parquet", "minari"):
             use(good[name])
@@ -348,6 +392,9 @@ ATTACKS: dict[str, Attack] = {
     "some-lists": Attack("an 8 MB description of `[]`", some_lists, load_data),
     "wide-policy": Attack("a 0.1 MB policy with a hidden layer of 6,000, under `auto`", wide_policy, act_with),
     "zip-directory": Attack("a zip in a zip: 5 million empty entries", directory_of_nothing, load_zip, slow=True),
+    "zip-members": Attack("a zip of 300,000 empty entries, as a normalised model", many_members, warn_of, "served"),
+    "csv-line": Attack("CSV: a line of 25 million names", long_line, load_data),
+    "pickle-statistics": Attack("a VecNormalize of 30 million instructions", pickled_marks, load_statistics),
     "zip-zeros": Attack(
         "a zip of 200 MB of zeros", lambda place: sb3_zip(place, tensors=bytes(200 << 20), packed=True), load_zip, slow=True
     ),

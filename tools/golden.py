@@ -38,6 +38,7 @@ SAMPLERS = ("os", "ros", "off", "auto", "roa", "props", "ros-episode", "ros-head
 INITIAL = ("init+os", "init+ros", "init+auto")
 ESTIMATORS = ("mc", "score", "ois", "wis", "pdis", "ris", "wris", "fqe", "dr", "wdr")
 POLE, GRID, SEED = "CartPole-v1", "evenroll/GridWorld-v0", 7
+PLAIN = {"estimator": "mc", "resets": 0}  # of evaluate: the number of further resets depends on the time that they take
 SETTINGS = {"trials": 3, "seed": SEED, "initial_episodes": 20, "workers": 1}  # of compare
 
 
@@ -95,15 +96,15 @@ def evaluation(where: Any, policy: Callable[[], Any] | None = None, lanes: int =
     """`evenroll.evaluate` of a domain; or of a policy in a Gymnasium environment, or in so many side by side."""
     if policy is None:
         new = ("action_share", "quantities", "policy", "remark")  # domains' results had none when the files were made
-        return numbers(evenroll.evaluate(where, seed=SEED, **{"episodes": 64} | options).to_json(), new)
+        return numbers(evenroll.evaluate(where, seed=SEED, **PLAIN | {"episodes": 64} | options).to_json(), new)
     env = gym.vector.SyncVectorEnv([functools.partial(gym.make, where)] * lanes) if lanes else gym.make(where)
-    return numbers(evenroll.evaluate(env, policy(), seed=SEED, **{"episodes": 20, "gamma": 0.99} | options).to_json())
+    return numbers(evenroll.evaluate(env, policy(), seed=SEED, **PLAIN | {"episodes": 20, "gamma": 0.99} | options).to_json())
 
 
 def paired(where: str, first: Callable[[], Any], second: Callable[[], Any], sampler: str) -> Any:
     """`evenroll.difference` of two policies."""
     options: dict[str, Any] = {"sampler": sampler, "episodes": 20, "gamma": 0.99, "seed": SEED}
-    return numbers(evenroll.difference(gym.make(where), first(), second(), **options).to_json())
+    return numbers(evenroll.difference(gym.make(where), first(), second(), resets=0, **options).to_json())
 
 
 def own_loop(sampler: str) -> Any:
@@ -117,7 +118,7 @@ def own_loop(sampler: str) -> Any:
         if collector.observe(reward, terminated, truncated, observation):
             observation, _ = env.reset(seed=step)
     after = evaluation(POLE, functools.partial(network, 4), initial=collector.rollouts(unfinished=False))
-    return {"actions": actions, "result": numbers(collector.result().to_json()), "started_from_it": after}
+    return {"actions": actions, "result": numbers(collector.result(estimator="mc").to_json()), "started_from_it": after}
 
 
 def cases() -> dict[tuple[str, str], Callable[[], Any]]:

@@ -171,3 +171,16 @@ def test_what_is_neither_says_what_to_do() -> None:
             evenroll.evaluate(Walk(space), lambda x, result=result: result, episodes=3)
     with pytest.raises(PolicyError, match="failed on observation"):
         evenroll.evaluate(Walk(DISCRETE), lambda x: 1 / 0, episodes=3)
+
+
+def test_a_function_sees_states_by_the_environments_numbers() -> None:
+    """States are numbered from 7 on: the function is asked about 7, 8 and 9, and about nothing else."""
+    asked = set()
+
+    def give(state):
+        asked.add(int(state))
+        return [state / 10.0, 1.0 - state / 10.0]
+
+    model = as_model(give, gym.spaces.Discrete(3, start=7), gym.spaces.Discrete(2))
+    np.testing.assert_allclose(model.engine.table[:, 0], [0.7, 0.8, 0.9], atol=1e-12)
+    assert asked == {7, 8, 9}

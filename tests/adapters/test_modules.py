@@ -215,3 +215,21 @@ def test_a_network_that_runs_elsewhere_is_asked_again_too() -> None:
 
     with pytest.raises(PolicyError, match="it is no function of its observation"):
         evenroll.evaluate(Rising(MULTI), Late(), episodes=30)
+
+
+# ---- numbered states -----------------------------------------------------------------------------------------------
+
+
+class ByNumber(nn.Module):
+    """Logits that a state's number decides."""
+
+    def forward(self, x):
+        return torch.stack([x.float() / 10.0, -x.float() / 5.0], dim=-1).reshape(len(x), 2)
+
+
+def test_a_network_sees_states_by_the_environments_numbers() -> None:
+    """States are numbered from 7 on: the network is asked about 7, 8 and 9, not about 0, 1 and 2."""
+    model = as_model(ByNumber(), gym.spaces.Discrete(3, start=7), gym.spaces.Discrete(2))
+    logits = np.array([[n / 10.0, -n / 5.0] for n in (7, 8, 9)])
+    np.testing.assert_allclose(model.engine.table, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True), atol=1e-6)
+    assert model.described == "ByNumber, as a table, its outputs read as logits"

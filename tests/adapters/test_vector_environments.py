@@ -12,7 +12,9 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
 import evenroll
+from evenroll.adapters.vector_environments import as_lanes
 from evenroll.collection.environments import collect
+from evenroll.errors import SpecError
 from evenroll.evaluation.collector import Collector
 from tests.torch_helpers import Head, categorical
 
@@ -108,3 +110,15 @@ def test_wrappers_of_vector_environments_are_respected(ppo: PPO) -> None:
     assert result.episodes == 7
     assert (result.truncated, result.unfinished) == (0, 0)
     np.testing.assert_array_equal(normal.obs_rms.mean, mean)
+
+
+def test_what_only_looks_like_an_environment_is_told() -> None:
+    """A thing with some of the attributes is no vector environment, and neither is the class of one."""
+
+    class Half:
+        num_envs, observation_space = 2, gym.spaces.Discrete(2)
+
+    for thing in (Half(), 3, "x"):
+        with pytest.raises(SpecError, match="is no environment"):
+            as_lanes(thing)
+    assert as_lanes(gym.make("CartPole-v1")) is None

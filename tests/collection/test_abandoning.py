@@ -146,7 +146,7 @@ def strike(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: bool) 
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("where", ["advance", "more", "to_env"])
+@pytest.mark.parametrize("where", ["once", "more", "to_env"])
 def test_an_interrupt_within_act(where: str, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was done of it: the finished data is whole, the next act says what to do, and go_on continues as if nothing
     had been."""
@@ -154,7 +154,7 @@ def test_an_interrupt_within_act(where: str, after: bool, monkeypatch: pytest.Mo
     for collector in (without, struck):
         play(collector, np.random.default_rng(0), "cartpole", (5, 9))
         play(collector, np.random.default_rng(1), "cartpole", (4,), ends=False)
-    owner = {"advance": struck.stepper, "more": struck.columns, "to_env": type(struck.model.actions)}[where]
+    owner = {"once": struck.stepper, "more": struck.columns, "to_env": type(struck.model.actions)}[where]
     strike(monkeypatch, owner, where, after)
     with pytest.raises(KeyboardInterrupt):
         struck.act(np.zeros(4))

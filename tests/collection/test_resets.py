@@ -11,6 +11,8 @@ import pytest
 import evenroll
 from evenroll.collection.resets import Resets
 from evenroll.errors import SpecError
+from evenroll.estimators.start_part import starts_of
+from evenroll.evaluation.sources import source_of
 
 
 class Begun(gym.Env):
@@ -129,3 +131,24 @@ def test_a_difference_takes_the_starts_out() -> None:
     plain = evenroll.difference(Twice(), second, first, episodes=20, resets=0)
     assert found.half_width < plain.half_width / 3
     assert found.low < 2.5 < found.high
+
+
+def test_the_models_own_critic_is_asked() -> None:
+    """Eight episodes carry two features of the start, fewer than Pendulum's observation: only the critic's value fits."""
+    sb3 = pytest.importorskip("stable_baselines3")
+    env = gym.make("Pendulum-v1")
+    model = sb3.PPO("MlpPolicy", env, n_steps=64, seed=0, device="cpu")
+    source = source_of(env, model, "auto", gamma=1.0, seed=0, horizon=20, initial=None, deterministic=False, resets=300)
+    list(source.collect(8, None, at_once=True))
+    data = source.rollouts()
+    import torch
+
+    with torch.no_grad():
+        theirs = [model.policy.predict_values(torch.as_tensor(x).float()).numpy()[:, 0]
+                  for x in (data.start_observations(), data.resets)]  # fmt: skip
+    assert data.critic is not None
+    for ours, values in zip(data.critic, theirs, strict=True):
+        np.testing.assert_allclose(ours, values, atol=1e-5)
+    assert len(data.prefix(int(data.ends[3])).critic[0]) == 4
+    assert starts_of(data).sets[0][0].shape[1] == 1
+    source.close()

@@ -40,3 +40,23 @@ def test_a_reward_that_is_not_finite_is_named() -> None:
     driver = Driver(domain.policy(), OnPolicy(), (0,), gamma=1.0, horizon=100)
     with pytest.raises(EnvironmentFault, match=r"reward inf in trajectory \d+, step \d+"):
         driver.run(env, steps=10_000)
+
+
+def test_an_episode_without_end_is_cut_into_calls() -> None:
+    """Ctrl-C is heard between compiled calls. Were the calls counted in episodes, the first would never return."""
+    domain = get_domain("gridworld")
+    driver = Driver(domain.policy(), OnPolicy(), (0,), gamma=1.0, horizon=10**12)
+    calls = []
+
+    def advance(environment, room, step_room):
+        calls.append(step_room)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return usual(environment, room, step_room)
+
+    usual = driver._advance
+    driver._advance = advance  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        driver.run(domain.environment(None), episodes=10**9)
+    assert calls[0] <= 1 << 14
+    assert calls[2] <= 4 * calls[0]

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from evenroll.engine import pace
-from evenroll.engine.pace import LONGEST, MOST, Pace, in_parts, patiently
+from evenroll.engine.pace import FIRST, LONGEST, MOST, Pace, in_parts, patiently
 from tests.engine.entrances import network
 
 
 def test_the_first_call_is_small_where_a_step_is_large() -> None:
     assert Pace(1).steps == MOST
-    assert Pace(10**6).steps == 4
+    assert Pace(FIRST // 4).steps == 4
     assert Pace(10**12).steps == 1
 
 
 def test_calls_grow_while_they_are_quick_and_begin_anew_after_a_slow_one() -> None:
-    own = Pace(10**6)
+    own = Pace(FIRST // 4)
     own.took(LONGEST / 100)
     assert own.steps == 8
     own.took(LONGEST / 3)
@@ -31,7 +31,7 @@ def test_calls_grow_while_they_are_quick_and_begin_anew_after_a_slow_one() -> No
 
 
 def test_the_parts_are_all_the_rows_once_and_whole_blocks() -> None:
-    parts = list(in_parts(1000, 2**20, block=7))
+    parts = list(in_parts(1000, FIRST // 4, block=7))
     assert [row for first, last in parts for row in range(first, last)] == list(range(1000))
     assert all((last - first) % 7 == 0 for first, last in parts[:-1])
     assert list(in_parts(0, 1)) == []

@@ -10,7 +10,7 @@ import pytest
 from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.estimators.fqe_net import NetSettings, fitted_q_network
+from evenroll.estimators.fqe_net import NetSettings, _Data, fitted_q_network
 from evenroll.samplers import OnPolicy
 from tests.helpers import COIN
 from tests.small_mdps import small_mdp
@@ -37,6 +37,17 @@ def test_network_runs_on_vectors(name: str) -> None:
     value = fitted_q_network(data, policy, quick)
     assert 5 < value < 60
     assert value == fitted_q_network(data, policy, quick)
+
+
+def test_real_actions_are_drawn_from_the_policy() -> None:
+    """The value of a state is the mean of Q over draws of π_e: with Q(a) = a² it is μ² + σ²."""
+    torch = pytest.importorskip("torch")
+    fit = _Data.__new__(_Data)
+    fit.torch, fit.n_actions, fit.next_actions = torch, None, 20_000
+    fit.random = torch.Generator().manual_seed(0)
+    fit.policy = (torch.tensor([[1.0], [0.0]]), torch.tensor([[0.5], [2.0]]))
+    fit.q = lambda rows, actions: actions[:, 0] ** 2
+    assert fit.value(torch.tensor([0, 1])).tolist() == pytest.approx([1.25, 4.0], rel=0.05)
 
 
 def test_network_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:

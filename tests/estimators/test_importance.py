@@ -82,3 +82,15 @@ def test_weights_that_are_not_1_on_average_are_told() -> None:
     assert found.low is None
     assert "would have to be 1" in found.in_words()
     assert evenroll.evaluate("bandit", sampler="bpg", estimator="ois", episodes=100).low is not None
+
+
+def test_wis_on_the_first_data_and_the_mean_of_the_rest() -> None:
+    """Two initial trajectories of weights 2 and 1, then none, one, and two new ones."""
+    first = weighted_data(np.log([0.5, 0.5]), np.log([0.25, 0.5]), [1, 2], np.array([3.0, 6.0]))
+    wis = ESTIMATORS["wis+mc"]
+    for new, expected in (([10.0], (2 * 4.0 + 10.0) / 3), ([10.0, 20.0], (2 * 4.0 + 30.0) / 4)):
+        n = len(new)
+        more = weighted_data(np.log(np.full(n, 0.5)), np.log(np.full(n, 0.5)), list(range(1, n + 1)), np.array(new))
+        data = more.after(first)
+        assert wis(data, COIN) == pytest.approx(expected)
+        assert wis(data.prefix(0), COIN) == pytest.approx(4.0)

@@ -9,12 +9,15 @@ from evenroll.collection.balance import Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import EvenrollError
+from evenroll.estimators import get_estimator
 from evenroll.evaluation import running_estimate
-from evenroll.evaluation.looking import Seen
+from evenroll.evaluation.looking import Look, Seen
 from evenroll.evaluation.running_estimate import Running, plot_running, running
 from evenroll.intervals.independent import student_t
 from evenroll.samplers import OnPolicy
 from tests.helpers import trial
+
+MEAN = Look(get_estimator("mc"))
 
 
 def seen(data: Rollouts) -> Seen:
@@ -24,7 +27,7 @@ def seen(data: Rollouts) -> Seen:
 def test_each_point_is_the_estimate_of_the_first_episodes() -> None:
     """On-policy it is the mean and Student's interval of the first n returns, and the last point is all of the data."""
     data = trial("gridworld", "os", episodes=300)
-    run = running(seen(data))
+    run = running(seen(data), MEAN)
     assert (run.episodes[0], run.episodes[-1]) == (10, 300)
     for i, n in enumerate(run.episodes):
         low, high = student_t(data.returns[:n])
@@ -36,7 +39,7 @@ def test_initial_data_counts_from_the_first_point_on() -> None:
     """Of 40 initial episodes and 60 new ones, the points before 40 are made of initial data alone."""
     first = trial("gridworld", "os", (1,), episodes=40)
     data = trial("gridworld", "os", (2,), episodes=60).after(first)
-    run = running(seen(data))
+    run = running(seen(data), MEAN)
     at = np.flatnonzero(run.episodes >= 40)
     np.testing.assert_allclose(run.value[at], [data.returns[:n].mean() for n in run.episodes[at]])
     assert run.episodes[-1] == 100
@@ -45,7 +48,7 @@ def test_initial_data_counts_from_the_first_point_on() -> None:
 def test_too_few_episodes_are_refused() -> None:
     data = trial("gridworld", "os", episodes=9)
     with pytest.raises(EvenrollError, match="at least 10"):
-        running(seen(data))
+        running(seen(data), MEAN)
 
 
 def test_the_picture_shows_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_what_no_source_can_be_made_of() -> None:
         source_of(gym.make(IDS["gridworld"]), None, "auto", **SETTINGS)
     table = get_domain("gridworld").policy().table
     certain = TabularSoftmax.from_probabilities(np.eye(4)[table.argmax(axis=1)])
-    with pytest.raises(SpecError, match="its Gymnasium environment does it"):
+    with pytest.raises(SpecError, match=r"the policy is deterministic.*its Gymnasium environment does it"):
         source_of("gridworld", certain, "auto", **SETTINGS)
 
 
@@ -116,3 +116,11 @@ def test_a_fault_of_a_domain_keeps_what_had_finished() -> None:
     assert told.value.rollouts.episodes >= 20
     assert told.value.rollouts.unfinished == 0
     assert np.isfinite(told.value.rollouts.returns).all()
+
+
+def test_initial_data_of_a_domain_is_discounted_as_the_domain_is() -> None:
+    """A dictionary of columns has no discount of its own: the domain's is taken, 0.99."""
+    columns = {"episode": [0, 0], "observation": [[0.0] * 4] * 2, "action": [0, 1], "reward": [1.0, 1.0]}
+    source = source_of("cartpole", None, "auto", **{**SETTINGS, "initial": columns})
+    assert source.rollouts().returns.tolist() == pytest.approx([1.99])
+    assert source.rollouts().initial_episodes == 1

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from evenroll.collection.trial import Driver
 from evenroll.errors import SpecError
+from evenroll.policies import MLP, TabularSoftmax
+from evenroll.samplers.odi import ODI
+from evenroll.samplers.props import PROPS
+from evenroll.samplers.roa import ROA
 from evenroll.samplers.table import get_sampler
 from tests.helpers import NETWORKS, trial
 
@@ -14,3 +20,13 @@ from tests.helpers import NETWORKS, trial
 def test_tabular_designs_refuse_networks(name: str, spec: str) -> None:
     with pytest.raises(SpecError, match=f"{spec} needs a tabular policy"):
         trial(name, get_sampler(spec), steps=10)
+
+
+def test_a_sampler_whose_single_step_would_take_long_is_refused_beforehand() -> None:
+    """A compiled step cannot be interrupted: fits of large models, searches among many candidates, fits of wide networks."""
+    table = TabularSoftmax(np.zeros((500, 2)))
+    wide = MLP([(np.ones((2048, n)), np.zeros(2048)) for n in (4, 2048)], np.ones((2, 2048)), np.zeros(2))
+    real = MLP([], np.ones((2, 4)), np.zeros(2), head="gaussian")
+    for policy, sampler in ((table, ODI()), (wide, PROPS()), (real, ROA(0.5, candidates=10**9))):
+        with pytest.raises(SpecError, match=r"is more than 400000|longer than a second"):
+            Driver(policy, sampler, (0,), gamma=1.0, horizon=5)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evenroll.study.blocks import Work
+from evenroll.study.blocks import Work, resolve
 from evenroll.study.claims import claims
 from evenroll.study.evidence import Evidence
 from evenroll.study.experiments import METHODS, QUICK, Roster, targets
@@ -80,3 +80,18 @@ def test_the_trend_over_epsilon(slope: float, verdict: str) -> None:
         return 0.01 * math.exp(slope * work.epsilon + (0.0 if slope else 0.1 * (round(10 * work.epsilon) % 2)))
 
     assert verdicts("fig4", mse)["Bandit: the improvement is generally larger the more random the policy."] == verdict
+
+
+def test_every_step_size_is_compared_from_two_mean_episodes_on() -> None:
+    """All but the first checkpoint count, with each of the five step sizes: one reversed in each of them is seen."""
+    target = targets(QUICK)["fig4"]
+    found = next(
+        c
+        for c in claims(Evidence({"fig4": target}, exact(target, lambda work: 0.01 if work.collect == "os" else 0.002)))
+        if "any tested step size" in c.text
+    )
+    panel = next(panel for panel in target.panels if panel.domain == "gridworld")
+    count = 5 * (len(resolve(panel.lines[0].work).checkpoints) - 1)
+    assert f"Of {count} comparisons" in found.criterion
+    assert found.numbers[0] == f"below 1: {count}, above 1: 0, undecided: 0"
+    assert found.verdict == HOLDS

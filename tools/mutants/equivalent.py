@@ -11,4 +11,10 @@ EQUIVALENT: dict[str, str] = {
     "record_steps=True)": "any number names a stream of random numbers that nobody else uses",
     "policies/mlp_pieces.py: _dot(width, lanes, x_e, w, shift(out, r * stride)) → _dot(width, lanes, w, x_e, shift(out, r * "
     "stride))": "a product of two vectors is the same the other way round, to the last bit",
+    "study/bench.py: list(pool.map(lambda seed: _seconds(domain, policy, sampler, steps, seed), (1, 2))) → list(pool.map("
+    "lambda seed: _seconds(domain, policy, sampler, steps, seed), (2, 2)))": "two runs are timed, whatever their seeds",
+    "study/bench.py: rng = np.random.default_rng(0) → rng = np.random.default_rng(1)": "the numbers are only timed",
+    'study/store.py: if not all(isinstance(name, str) for name in identity["measures"]) or not identity["checkpoints"]: → '
+    'if not all(isinstance(name, str) for name in identity["measures"]) and not identity["checkpoints"]:': "what passes is "
+    "refused by the lines that follow, in the same words",
 }

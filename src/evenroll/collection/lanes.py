@@ -29,6 +29,7 @@ from evenroll.samplers import Sampler
 from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
 from evenroll.text.specs import whole_number
 
+MADE_ANEW = ("_advance", "_end", "_ends", "_start", "first", "once")  # what `_join` gathers
 SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1  # what `Lanes.advance` reports (the latter two: plus 2·lane)
 
 
@@ -157,10 +158,15 @@ class Lanes:
             *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self.slots,
             self.trajectories, balance.policy.n_states or 0, self.actions, self.log_e, self.log_b,
         )  # fmt: skip
+        # For a caller who has filled `observations` (`first` is that of the first lane): a step in which all are active.
+        self.first, self.once = (
+            self.observations[0],
+            functools.partial(self._advance, *self._start, self.everyone, self.observations),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """The lanes without what holds addresses, which mean nothing in another process."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_advance", "_end", "_ends", "_start")}
+        return {name: value for name, value in self.__dict__.items() if name not in MADE_ANEW}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -170,14 +170,17 @@ class Recorder(Faults):
         who = self._everyone if active is None else border.flags("active", active, self.lanes)
         if self._flat and active is None:  # the fast way, for a compiled network and one environment
             assert stepper is not None
-            one = stepper.observations
-            if type(observation) is not np.ndarray or observation.shape != self._shape or observation.dtype.kind not in REAL:
+            try:
+                fits = observation.shape == self._shape and observation.dtype.kind in REAL
+            except AttributeError:  # a list, for example
+                fits = False
+            if not fits:
                 observation = border.numbers("the observation", observation)
                 if observation.shape != self._shape:
                     raise SpecError(f"the observation must have shape {list(self._shape)}, not {list(observation.shape)}")
-            one[0] = observation
+            stepper.first[:] = observation
             self._blocked = HALF_ACT  # until the step is recorded
-            status = stepper.advance(one, who)
+            status, one = stepper.once(), stepper.observations
             if status != SOUND:
                 self._bad_step(status, one)
             self._record([0], one, one, stepper.actions, stepper.log_e, stepper.log_b)

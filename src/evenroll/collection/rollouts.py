@@ -40,6 +40,7 @@ class Rollouts:
                   data is collected from others. It is 0 where it is not known.
     resets        [M, obs] what further resets of the environment began with. No step was taken from them; they show which
                   starts there are (estimators/start_part.py).
+    critic        ([n], [M]) the values that the policy's own critic gives to the trajectories' starts and to the resets
     """
 
     gamma: float
@@ -63,6 +64,7 @@ class Rollouts:
     q_fit: tuple[np.ndarray, np.ndarray] | None = None
     starts: int = 0
     resets: np.ndarray | None = None
+    critic: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def episodes(self) -> int:
@@ -135,6 +137,7 @@ class Rollouts:
             success=_cut(self.success, slice(n)),
             log_fit=None,
             q_fit=None,
+            critic=None if self.critic is None else (self.critic[0][:n], self.critic[1]),
             **{name: _cut(getattr(self, name), slice(total)) for name in STEP_COLUMNS},
         )
 
@@ -196,6 +199,10 @@ class Rollouts:
 
         columns = ("returns", "ends", "terminated", "log_weights", *STEP_COLUMNS)
         return dataclasses.replace(self, steps=more.steps, **{name: join(name) for name in columns})
+
+    def start_observations(self) -> np.ndarray:
+        """What each finished trajectory began with, [n, obs]."""
+        return self.column("observations")[self.ends - self.lengths]
 
     def column(self, name: str) -> np.ndarray:
         """A column that must have been recorded."""

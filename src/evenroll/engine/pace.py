@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 LONGEST = 0.2  # seconds that a call is meant to take at most; Ctrl-C then ends within a second on a busy machine, too
-FIRST = 1 << 22  # numbers that the first call works on: a few milliseconds
+FIRST = 1 << 25  # numbers that the first call works on: some milliseconds
 UNCUT = 400 * 400  # numbers of a matrix whose eigenvalues take less than 0.1 s
 MOST = 1 << 14  # steps of the first call
 

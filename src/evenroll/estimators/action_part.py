@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
+from evenroll.engine import border
+from evenroll.errors import DataError
 
 MEDIAN_OF_CHI_SQUARE = 0.4549  # with one degree of freedom
 
@@ -46,7 +48,9 @@ class Steps:
     """The steps of the finished episodes, with what a fit needs to know of each. Episode i belongs to fold i mod `folds`."""
 
     def __init__(self, rollouts: Rollouts, folds: int) -> None:
-        self.n, self.ends, self.lengths = rollouts.episodes, rollouts.ends, rollouts.lengths
+        # Compiled code relies on the ends.
+        self.ends = border.ends("the ends of the data", rollouts.ends, rollouts.steps, DataError)
+        self.n, self.lengths = rollouts.episodes, rollouts.lengths
         total = int(self.ends[-1]) if self.n else 0
         self.rollouts = rollouts
         kept = rollouts.observations

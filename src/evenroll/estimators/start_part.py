@@ -73,7 +73,7 @@ def starts_of(rollouts: Rollouts) -> Starts | None:
     more, kept = rollouts.resets, rollouts.observations
     if more is None or len(more) < 2 or kept is None or rollouts.episodes == 0:
         return None
-    starts = Starts(kept[rollouts.ends - rollouts.lengths], more)
+    starts = Starts(rollouts.start_observations(), more, rollouts.critic)
     return starts if starts.sets else None
 
 

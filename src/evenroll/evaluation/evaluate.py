@@ -156,7 +156,7 @@ def evaluate_source(
         return source.rollouts()
 
     def see(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(data, source.policy, source.sampler, level, source.certain)
+        return look.at(data, source.policy, source.sampler, level, certain=source.certain)
 
     known = None
     try:

@@ -175,7 +175,8 @@ def report(
         plain = (
             (value, interval_or_reason) if estimator.name == "mc" else seen.look(replace(look, estimator=MEAN), confidence)
         )
-        budget = noise_budget(seen.fit, data.episodes)
+        varies = data.episodes > 0 and float(np.ptp(data.returns)) > 0.0  # equal returns have no variance to share
+        budget = noise_budget(seen.fit, data.episodes) if varies else None
         return Evaluation(
             value=value,
             low=None if interval is None else interval.low,

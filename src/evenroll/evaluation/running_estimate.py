@@ -19,10 +19,10 @@ FIRST = 10  # episodes at the first point; a choice
 
 @dataclass(frozen=True)
 class Running:
-    """The mean of the returns at m numbers of episodes; every array is [m].
+    """The estimate at m numbers of episodes; every array is [m].
 
     episodes   how many of the first episodes each point uses
-    value      the mean of those episodes
+    value      the estimate from those episodes
     low, high  the interval, nan where there is none
     on_policy  the half-width that as many independent episodes would have
     confidence  that of the intervals
@@ -77,7 +77,7 @@ def plot_running(run: Running, path: str | Path, title: str) -> None:
     level, plain = f"{100 * run.confidence:g} %", "of as many plain on-policy episodes"
     axis.fill_between(n, final - wide, final + wide, color="0.88", lw=0, label=f"{level} {plain}")
     axis.fill_between(run.episodes, run.low, run.high, color="#c44e52", alpha=0.25, lw=0, label=f"{level} interval")
-    axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running mean of the returns")
+    axis.plot(run.episodes, run.value, color="#c44e52", lw=1.8, marker="o", ms=3.5, label="running estimate")
     axis.set_xscale("log")
     shown = sorted({int(run.episodes[0]), int(run.episodes[-1]), *(10 ** np.arange(1, 7))})
     axis.set_xticks([x for x in shown if run.episodes[0] <= x <= run.episodes[-1]], minor=False)

@@ -248,7 +248,12 @@ class EnvironmentSource:
             reset_further(self.resets, wanted, self.env, self.recorder.model, self.seed)
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
-        return replace(self.recorder.rollouts(unfinished), resets=self.resets.observations())
+        data = replace(self.recorder.rollouts(unfinished), resets=self.resets.observations())
+        model = self.recorder.model
+        if data.resets is None or data.observations is None or model.critic is None or data.episodes == 0:
+            return data
+        own, more = (model.critic(model.observations.shaped(rows)) for rows in (data.start_observations(), data.resets))
+        return replace(data, critic=(own, more)) if np.isfinite(own).all() and np.isfinite(more).all() else data
 
     def close(self) -> None:
         self.recorder.close()
