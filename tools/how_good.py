@@ -1,20 +1,24 @@
-"""How much balancing gains on real tasks: the MSE of `auto` relative to Var/n, beside its floor.
+"""How good and how true evaluations of real tasks are: errors relative to Var/n, coverage and width of the intervals.
 
 The policies are partly trained PPO models of Stable-Baselines3.
 
-    python tools/how_good.py --tasks CartPole-v1 --episodes 64 --repeats 100 --json how_good.json
+    python tools/how_good.py --tasks CartPole-v1 --episodes 64 --repeats 200 --json how_good.json
+    python tools/how_good.py --tasks Pendulum-v1 Reacher-v5 --deterministic
 
-Var and the truth come from one long on-policy run. The floor is the share of the variance that stays if all luck of the
-actions is removed. It is the variance between starts, of rollouts that are repeated from the same starts, divided by the
-variance of all rollouts.
+Var and the truth come from one long on-policy run. Beside the default estimate stands the plain mean of the same balanced
+episodes. *Width* is the mean half-width over 1.96 standard deviations of the estimate over the repeats. *Says* is how many
+on-policy episodes an episode is worth according to the result (the median), *is* how many it is worth according to its
+error. The floor is the share of the variance that stays if all luck of the actions is removed: the variance between starts,
+of rollouts that are repeated from the same starts, divided by the variance of all rollouts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium as gym
@@ -25,7 +29,13 @@ from stable_baselines3 import PPO
 from evenroll.adapters.model import Model, as_model
 from evenroll.adapters.start_seeds import start_seed
 from evenroll.collection.environments import collect
+from evenroll.collection.resets import STEPS_PER_RESET
+from evenroll.engine.blas import single_threaded_blas
+from evenroll.estimators import get_estimator
 from evenroll.evaluation.collector import Collector
+from evenroll.evaluation.looking import Look, Seen
+from evenroll.evaluation.sources import EnvironmentSource
+from evenroll.intervals.independent import Interval
 
 TASKS = {  # environment: (training steps, γ, on-policy episodes for the truth)
     "CartPole-v1": (6_000, 0.99, 20_000),
@@ -41,11 +51,11 @@ OTHERS = {
 }  # not tuned on, not named
 
 
-def trained(task: str, steps: int, where: Path) -> PPO:
+def trained(task: str, steps: int, where: Path, seed: int = 0) -> PPO:
     """A policy from disk, or trained and put there."""
-    path = where / f"{task}.zip"
+    path = where / (f"{task}.zip" if seed == 0 else f"{task}-{seed}.zip")
     if not path.exists():
-        model = PPO("MlpPolicy", task, seed=0, n_steps=1024, device="cpu")
+        model = PPO("MlpPolicy", task, seed=seed, n_steps=1024, device="cpu")
         model.learn(steps)
         model.save(path)
     return PPO.load(path, device="cpu")
@@ -77,41 +87,59 @@ def floor(env: gym.Env, model: Model, gamma: float, starts: int = 200, repeats: 
 
 
 def study(
-    task: str, model: PPO, gamma: float, truths: int, sizes: list[int], repeats: int, samplers: list[str]
-) -> list[dict]:
-    """A record per size. Runs go to the largest; the smaller ones are their beginnings."""
+    task: str, model: PPO, gamma: float, truths: int, sizes: list[int], repeats: int, sampler: str, deterministic: bool
+) -> Iterator[dict]:
+    """A record per size and estimate. Runs go to the largest size; the smaller ones are their beginnings."""
     env = gym.make(task)
-    ours = as_model(model, env.observation_space, env.action_space)
+    ours = as_model(model, env.observation_space, env.action_space, deterministic=deterministic)
     _, long = run(env, ours, "os", gamma, 999_983, truths)
     value, variance = float(long.mean()), float(long.var(ddof=1))
-    known = {"task": task, "policy": ours.described, "value": value, "value_se": (variance / len(long)) ** 0.5,
-             "variance": variance, "repeats": repeats, "floor": floor(env, ours, gamma)}  # fmt: skip
-    results = [{**known, "episodes": size} for size in sizes]
-    for sampler in samplers:
-        started, errors, divergence = time.perf_counter(), np.empty((repeats, len(sizes))), []
-        for repeat in range(repeats):
-            collector, returns = run(env, ours, sampler, gamma, repeat, max(sizes))
-            errors[repeat] = [returns[:size].mean() - value for size in sizes]
-            divergence.append(collector.stepper.divergence.kl if collector.stepper else 0.0)
-        for i, size in enumerate(sizes):
-            squares = np.square(errors[:, i]) - variance / len(long)  # the truth has an error of its own
-            results[i][sampler] = {
-                "ratio": float(squares.mean() / (variance / size)),
-                "ratio_se": float(squares.std(ddof=1) / repeats**0.5 / (variance / size)),
-                "bias": float(errors[:, i].mean() / np.sqrt(np.square(errors[:, i]).mean())),
-                "kl": float(np.mean(divergence)),
-                "seconds": round(time.perf_counter() - started, 1),
-            }
-    return results
+    of_truth = variance / len(long)
+    known = {"task": task, "policy": ours.described, "value": value, "value_se": of_truth**0.5, "variance": variance,
+             "repeats": repeats, "sampler": sampler, "floor": None if deterministic else floor(env, ours, gamma),
+             }  # fmt: skip
+    looks = {name: Look(get_estimator(name)) for name in ("score", "mc")}
+    rows: dict[tuple[int, str], list[tuple[float, float, float, float]]] = {(n, name): [] for n in sizes for name in looks}
+    for repeat in range(repeats):
+        source = EnvironmentSource(
+            env, ours, sampler, gamma=gamma, seed=repeat, horizon=None, initial=None, deterministic=deterministic
+        )
+        list(source.collect(max(sizes), None, at_once=True))
+        data = source.rollouts()
+        for n in sizes:
+            part = data.prefix(int(data.ends[n - 1]))
+            resets = None if data.resets is None else data.resets[: max(part.steps // STEPS_PER_RESET, 2)]
+            critic = None if part.critic is None or resets is None else (part.critic[0], part.critic[1][: len(resets)])
+            seen = Seen(replace(part, resets=resets, critic=critic), source.policy, source.sampler, source.divergence,
+                        ours.described, task, repeat)  # fmt: skip
+            for name, look in looks.items():
+                found, interval = seen.look(look, 0.95)
+                half = interval.half_width if isinstance(interval, Interval) else np.nan
+                covers = isinstance(interval, Interval) and interval.low <= value <= interval.high
+                rows[n, name].append((found - value, half, covers, (1.96 * part.returns.std(ddof=1) / half) ** 2 / n))
+    for (n, name), found in rows.items():
+        errors, halves, covers, worth = np.array(found).T
+        squares = np.square(errors) - of_truth  # the truth has an error of its own
+        ratio = float(squares.mean() / (variance / n))
+        yield known | {
+            "episodes": n, "estimate": name, "ratio": ratio,
+            "ratio_se": float(squares.std(ddof=1) / repeats**0.5 / (variance / n)),
+            "bias": float(errors.mean() / np.sqrt(np.square(errors).mean())),
+            "bias_se": float(np.sqrt(1 / repeats + of_truth / np.square(errors).mean())),
+            "coverage": float(covers.mean()), "width": float(np.nanmean(halves) / (1.96 * errors.std(ddof=1))),
+            "says": float(np.nanmedian(worth)), "is": 1.0 / ratio if ratio > 0.0 else None,
+        }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=[*TASKS, *OTHERS])
+    parser.add_argument("--tasks", nargs="+", default=[*TASKS, *OTHERS], choices=[*TASKS, *OTHERS])
     parser.add_argument("--episodes", nargs="+", type=int, default=[64, 256])
-    parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--truth", type=float, default=1.0, help="factor on the episodes of the truth")
-    parser.add_argument("--samplers", nargs="+", default=["auto"])
+    parser.add_argument("--sampler", default="auto")
+    parser.add_argument("--deterministic", action="store_true", help="the policies' likeliest actions")
+    parser.add_argument("--seed", type=int, default=0, help="of the training: another seed is another policy")
     parser.add_argument("--policies", type=Path, default=Path("policies"), help="where trained policies are kept")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -121,18 +149,22 @@ def main() -> None:
     results = []
     for task in arguments.tasks:
         steps, gamma, truth = {**TASKS, **OTHERS}[task]
-        model = trained(task, steps, arguments.policies)
-        truths = int(truth * arguments.truth)
-        for found in study(task, model, gamma, truths, arguments.episodes, arguments.repeats, arguments.samplers):
-            results.append(found)
-            line = "  ".join(
-                f"{s} {found[s]['ratio']:.2f} ± {found[s]['ratio_se']:.2f} (bias {found[s]['bias']:+.2f}, {found[s]['seconds']} s)"
-                for s in arguments.samplers
-            )
-            size, value = found["episodes"], found["value"]
-            print(f"{task}, {size} episodes, v = {value:.4g}, floor {found['floor']:.2f}: {line}", flush=True)
-            if arguments.json:
-                arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        model = trained(task, steps, arguments.policies, arguments.seed)
+        with single_threaded_blas():
+            for found in study(
+                task, model, gamma, int(truth * arguments.truth), arguments.episodes, arguments.repeats,
+                arguments.sampler, arguments.deterministic,
+            ):  # fmt: skip
+                results.append(found)
+                print(
+                    f"{task}, {found['episodes']} episodes, {found['estimate']}: "
+                    f"{found['ratio']:.3f} ± {found['ratio_se']:.3f}, "
+                    f"bias {found['bias']:+.2f} ± {found['bias_se']:.2f}, coverage {found['coverage']:.3f}, width "
+                    f"{found['width']:.2f}, says {found['says']:.2g}×",
+                    flush=True,
+                )
+        if arguments.json:
+            arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

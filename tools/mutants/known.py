@@ -129,7 +129,13 @@ SEAMS = (
         "phi[i], mean[i], square[i] = policy.theta[i], real(0.0), real(0.0)",
         "phi[i] = policy.theta[i]",
     ),
-    Mutant("the tally is not saved", "collection/lanes.py", '            "tally": balance.tally_array,\n', ""),
+    Mutant(
+        "the tally is not saved",
+        "collection/lanes.py",
+        '            "tally": balance.tally_array,\n',
+        "",
+        ("tests/collection/test_saving.py",),
+    ),
     Mutant(
         "the final observation is ignored",
         "adapters/vector_environments.py",
