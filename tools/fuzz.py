@@ -249,6 +249,8 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
 
     def resumed(path: Path) -> None:
         made = Collector(model, gamma=0.9).resume(path)
+        if made.open_episodes:
+            made.go_on()
         if not made._pending:
             made.act(np.zeros(4))
         made.observe(1.0, True)

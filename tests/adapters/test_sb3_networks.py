@@ -16,8 +16,9 @@ import evenroll
 from evenroll.adapters.model import as_model
 from evenroll.adapters.sb3_saved import SavedModel
 from evenroll.adapters.sb3_zip import load_sb3
-from evenroll.errors import PolicyError
+from evenroll.errors import PolicyError, SpecError
 from tests.adapters.test_masks import Doors
+from tests.files.corpus.saved_models import model_zip
 from tests.helpers import Walk
 
 contrib = pytest.importorskip("sb3_contrib")
@@ -167,6 +168,14 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     DQN("MlpPolicy", Walk(DISCRETE), **off(policy_kwargs={"features_extractor_class": Mine})).save(tmp_path / "mine.zip")
     with pytest.raises(PolicyError, match=r"Mine, which needs code.*stable_baselines3\.DQN\.load\(path\)"):
         load_sb3(tmp_path / "mine.zip")
+
+
+def test_a_built_in_domain_names_its_environment(tmp_path: Path) -> None:
+    """A network that runs through torch is not what a domain is compiled for. Before, its sizes were said not to fit."""
+    (tmp_path / "model.zip").write_bytes(model_zip("greedy"))
+    with pytest.raises(SpecError, match=r"runs through torch, and cartpole is compiled for .* evenroll/CartPole-v0"):
+        evenroll.evaluate("cartpole", tmp_path / "model.zip", episodes=3)
+    assert evenroll.evaluate("evenroll/CartPole-v0", tmp_path / "model.zip", episodes=3).episodes == 3
 
 
 class Mine(torch.nn.Module):

@@ -29,7 +29,7 @@ from evenroll.collection.seeing import see
 from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain
 from evenroll.errors import CollectionFault, SpecError
-from evenroll.policies import Policy
+from evenroll.policies import External, Policy
 from evenroll.samplers import OnPolicy, Sampler
 from evenroll.samplers.table import SamplerLike, get_sampler
 from evenroll.text.specs import whole_number
@@ -103,8 +103,8 @@ class DomainSource:
         initial = None if initial is None else as_rollouts(initial, gamma)
         seed = whole_number("seed", seed, 0)
         model = as_model(domain.policy() if policy is None else policy, None, None, deterministic=deterministic)
-        if model.engine is None:
-            raise SpecError(_as_environment(domain, deterministic))
+        if model.engine is None or isinstance(model.engine, External):
+            raise SpecError(_as_environment(domain, model.engine is None, deterministic))
         self.name, self.described, self.seed = str(domain), model.described, seed
         engine = model.engine
         self.policy: Policy | None = engine
@@ -265,13 +265,14 @@ def _asked(resets: int | None) -> int | None:
     return None if resets is None else whole_number("resets", resets, 0)
 
 
-def _as_environment(domain: Domain, deterministic: bool) -> str:
-    """What to do with a policy that leaves nothing to balance, for which no domain is compiled."""
+def _as_environment(domain: Domain, certain: bool, deterministic: bool) -> str:
+    """What to do with a policy that leaves nothing to balance, or runs through torch: no domain is compiled for these."""
     name, more = domain.gymnasium_id, ", deterministic=True" if deterministic else ""
     env = "evenroll.domains.gymnasium_env.make_environment(domain)" if name is None else repr(name)
+    why = "is deterministic, so there is nothing to balance" if certain else "runs through torch"
     text = (
-        f"the policy is deterministic, so there is nothing to balance, and {domain.name} is compiled for what there is; its "
-        f"Gymnasium environment does it: evenroll.evaluate({env}, policy{more})"
+        f"the policy {why}, and {domain.name} is compiled for policies that are tables or MLPs; its Gymnasium environment "
+        f"does it: evenroll.evaluate({env}, policy{more})"
     )
     options = " --deterministic" if deterministic else ""
     return text if name is None else f"{text}, or evenroll evaluate {name} --policy FILE{options}"
