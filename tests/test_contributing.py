@@ -126,7 +126,7 @@ def test_its_script_and_its_commands_run(folder: Path) -> None:
     assert "median-of-means" in second
     assert picture.read_bytes().startswith(PNG)
     assert "mine:strength=0.5/median_of_means" in third
-    assert "mine:strength=0.5/mc" in fourth
+    assert "mine:strength=0.5/score" in fourth
 
 
 # ---- the sampler -------------------------------------------------------------------------------------------------

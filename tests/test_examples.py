@@ -26,7 +26,8 @@ def test_sb3(capsys) -> None:
         assert result.policy == "PPO, a compiled MLP"
         assert result.low < result.value < result.high
     assert results["CartPole-v1"].action_share > 0.3 > results["Pendulum-v1"].action_share
-    assert "little can be gained" in capsys.readouterr().out.lower()
+    assert results["Pendulum-v1"].noise.starts > 0.5
+    assert "luck of the start" in capsys.readouterr().out
 
 
 def test_own_loop() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -19,7 +20,7 @@ from tests.torch_helpers import Head, categorical
 
 def test_progress_tells_how_far_and_what_is_known(monkeypatch) -> None:
     monkeypatch.setattr(evaluation_module, "SHOW_EVERY", 0.0)
-    monkeypatch.setattr(evaluation_module.time, "perf_counter", iter(range(10**6)).__next__)
+    monkeypatch.setattr(evaluation_module, "time", SimpleNamespace(perf_counter=iter(range(10**6)).__next__))
     told: list = []
     result = evenroll.evaluate(Walk(DISCRETE), Head(3, 3, categorical), episodes=40, progress=told.append)
     assert [p.episodes for p in told] == list(range(1, 41))

@@ -110,7 +110,7 @@ def test_what_is_no_safetensors_file_is_refused(tmp_path) -> None:
     for content in (b"", b"\x80\x04K\x01.", b"\xff" * 100, (10**15).to_bytes(8, "little") + b"{}"):
         path = tmp_path / "policy.safetensors"
         path.write_bytes(content)
-        with pytest.raises(PolicyError, match="not a readable safetensors file"):
+        with pytest.raises(PolicyError, match=r"not a (readable )?safetensors file"):
             load_policy(path)
     with pytest.raises(PolicyError, match="no such file"):
         load_policy(tmp_path / "absent.safetensors")

@@ -42,7 +42,8 @@ def evaluate(
     estimator: Annotated[
         str | None,
         typer.Option(
-            help="score (the default), mc, ois, wis, pdis, ris, wris, fqe, fqe-net, dr or wdr.",
+            help="score, mc, ois, wis, pdis, ris, wris, fqe, fqe-net, dr or wdr.",
+            show_default="score",
             metavar="ESTIMATOR",
             autocompletion=completion.estimators,
         ),

@@ -153,6 +153,7 @@ class Driver:
         self._env_state: np.ndarray | None = None
         self._action, self._reward = np.zeros(policy.action_dim), np.zeros(1)
         self._chunks: list[tuple[np.ndarray, ...]] = []  # records that no call of `run` has returned yet
+        self._filling: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], tuple[int, ...]] | None = None  # and their room
 
     @property
     def divergence(self) -> Divergence:
@@ -162,7 +163,7 @@ class Driver:
     @property
     def waiting(self) -> bool:
         """Whether an interrupt or a fault left records that no call of `run` has returned yet."""
-        return bool(self._chunks)
+        return bool(self._chunks) or self._filling is not None
 
     def run(self, env: Environment, *, steps: int | None = None, episodes: int | None = None) -> Rollouts:
         """Collect until there are `steps` steps or `episodes` finished trajectories in all. Initial data is put in front.
@@ -199,6 +200,7 @@ class Driver:
 
     def _advance(self, environment: tuple[Any, ...], room: int, step_room: int) -> int:
         """Make one compiled call with room for these numbers of records, and keep those it filled. Returns its status."""
+        self._settle()
         balance, clock = self.balance, self.balance.clock
         clock.first_episode, clock.first_step = clock.episodes, clock.steps
         clock.episode_room, clock.step_room = room, step_room
@@ -206,16 +208,12 @@ class Driver:
         widths = (self.policy.obs_dim, self.policy.action_dim, 1, 1, 1)
         per_step = tuple(np.empty(step_room * w if self.record_steps else 0) for w in widths)
         call = _run(balance.number)
-        try:
-            status = call(
-                *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self._action,
-                *environment, per_episode, per_step,
-            )  # fmt: skip
-        finally:  # a signal that came during the call is raised at its end, when the clock has moved on
-            n, m = int(clock.episodes - clock.first_episode), int(clock.steps - clock.first_step)
-            m = m if self.record_steps else 0
-            steps = (x[: m * w].copy() for x, w in zip(per_step, widths, strict=True))
-            self._chunks.append((*(x[:n].copy() for x in per_episode), *steps))
+        self._filling = per_episode, per_step, widths  # a signal may be raised from here on: `_settle` keeps what is filled
+        status = call(
+            *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self._action,
+            *environment, per_episode, per_step,
+        )  # fmt: skip
+        self._settle()
         if status == BAD_REWARD:
             raise EnvironmentFault(
                 f"the environment returned reward {self._reward[0]} in trajectory {clock.episodes}, "
@@ -224,6 +222,21 @@ class Driver:
                 step=int(clock.t),
             )
         return int(status)
+
+    def _settle(self) -> None:
+        """Keep what the last compiled call has filled. It may be called again if a signal interrupts it.
+
+        The two assignments at its end are made as one: Python raises what a signal asks for at calls and jumps only.
+        """
+        if self._filling is None:
+            return
+        per_episode, per_step, widths = self._filling
+        clock = self.balance.clock
+        n, m = int(clock.episodes - clock.first_episode), int(clock.steps - clock.first_step)
+        m = m if self.record_steps else 0
+        steps = (x[: m * w].copy() for x, w in zip(per_step, widths, strict=True))
+        chunk = (*(x[:n].copy() for x in per_episode), *steps)
+        self._chunks, self._filling = [*self._chunks, chunk], None
 
     def _rollouts(self, columns: list[np.ndarray]) -> Rollouts:
         clock, policy = self.balance.clock, self.policy
