@@ -63,6 +63,13 @@ class Claim:
         os.close(self.handle)
 
 
+def _is_link(path: Path) -> bool:
+    try:
+        return path.is_symlink()
+    except OSError as error:  # nobody may look into the folder above it
+        raise EvenrollError(f"cannot look at {path}: {error.strerror or error}") from None
+
+
 class Store:
     """A directory of blocks that several processes may share. `say` is told of files that were set aside."""
 
@@ -76,7 +83,7 @@ class Store:
     def load(self, block: Block) -> BlockData | None:
         """The block, if it is there and whole. A damaged file is set aside, and then there is no block."""
         path = self.path(block.key)
-        if path.parent.is_symlink():
+        if _is_link(path.parent):
             return None  # nothing is read through a link, and `save` will say so
         try:
             identity, data = _read(path)
@@ -99,7 +106,7 @@ class Store:
     def entries(self) -> Iterator[Entry]:
         """All good blocks, in the order of their names. Bad files are set aside."""
         for path in sorted(self.directory.glob("??/*.parquet")):
-            if path.parent.is_symlink():
+            if _is_link(path.parent):
                 self.say(f"{path.parent.name} is a link, which may lead out of the store; it is not followed")
                 continue
             try:
@@ -138,7 +145,7 @@ class Store:
             directory.mkdir(exist_ok=True)
         except OSError as error:
             raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
-        if directory.is_symlink():
+        if _is_link(directory):
             raise EvenrollError(f"{directory} is a link, which may lead out of the store: remove it")
 
     def _set_aside(self, path: Path, why: str) -> None:
