@@ -118,6 +118,25 @@ def test_work_is_done_by_a_cluster_of_our_own(tmp_path: Path, monkeypatch: pytes
         assert in_order(square, [2, 3], dask_pool(f"tls://127.0.0.1:{port}", security=security)) == [4, 9]
 
 
+def test_an_event_loop_that_starts_late_is_tried_again() -> None:
+    """distributed raises an AssertionError then; an error of its own is passed on."""
+    outcomes = iter([AssertionError(), AssertionError(), "a client"])
+
+    def make() -> object:
+        outcome = next(outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    assert dask_cluster._patient(make) == "a client"
+    outcomes = iter([AssertionError()] * 3)
+    with pytest.raises(EvenrollError, match="too busy"):
+        dask_cluster._patient(make)
+    outcomes = iter([OSError("nobody")])
+    with pytest.raises(OSError, match="nobody"):
+        dask_cluster._patient(make)
+
+
 def test_an_absent_scheduler_is_one_clear_line() -> None:
     with pytest.raises(EvenrollError, match=r"no dask scheduler answers at 127.0.0.1:1: nobody listens there"):
         in_order(square, [1], get_pool("dask://127.0.0.1:1"))

@@ -27,6 +27,7 @@ from evenroll.errors import EvenrollError, SpecError
 from evenroll.executors.fingerprint import fingerprint
 
 CONNECT = 30.0  # seconds to wait for a scheduler, which may just be starting again; a choice
+TRIES = 3  # how often dask may fail to start its event loop; a choice
 LISTENS = "0A"  # the state of a listening socket in /proc/net/tcp
 SCHEMES = ("dask", "tls", "dask+unprotected")
 Parts = tuple[Callable[[], Executor], Callable[[Executor], int], tuple[type[BaseException], ...]]
@@ -81,9 +82,17 @@ def _connect(address: str, security: Any) -> Executor:
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
                 self._client.close(timeout=5 if wait else 0.3)
 
-    client = Client(address, timeout=5.0, set_as_default=False, security=security)
+    client = _patient(lambda: Client(address, timeout=5.0, set_as_default=False, security=security))
     _same_code(client)
     return OnCluster(client, pure=False)
+
+
+def _patient(make: Callable[[], Any]) -> Any:
+    """What `make` gives. distributed asserts that its event loop starts within ten seconds; a busy machine may take longer."""
+    for _ in range(TRIES):
+        with contextlib.suppress(AssertionError):
+            return make()
+    raise EvenrollError("the event loop of dask does not start: this machine is too busy")
 
 
 def _same_code(client: Any) -> None:
