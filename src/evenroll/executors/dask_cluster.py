@@ -88,7 +88,7 @@ def _connect(address: str, security: Any) -> Executor:
 
 
 def _patient(make: Callable[[], Any]) -> Any:
-    """What `make` gives. distributed asserts that its event loop starts within ten seconds; a busy machine may take longer."""
+    """What `make` gives. distributed asserts that its event loop starts within ten seconds; a busy machine takes longer."""
     for _ in range(TRIES):
         with contextlib.suppress(AssertionError):
             return make()
