@@ -22,6 +22,7 @@ import matplotlib
 import numpy as np
 
 import evenroll
+from evenroll.estimators.corrections import best_way
 from evenroll.estimators.score_regression import action_part, regress
 from evenroll.samplers.auto_network import gain
 
@@ -141,7 +142,7 @@ def regression_data(episodes: int = 300, seed: int = 0) -> dict[str, tuple[np.nd
             f"{sampler}: mean {data.returns.mean():.2f}, v̂ {fit.value:.2f}, b {fit.imbalance:+.2f}, s {fit.error:.3f}, "
             f"1.96 std/√n {usual:.2f}, explained {fit.explained:.0%}"
         )
-        result[sampler] = part.apart, data.returns, fit
+        result[sampler] = part.apart[:, best_way(data.returns, part.apart)[0]], data.returns, fit
     return result
 
 
