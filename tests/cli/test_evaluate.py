@@ -49,11 +49,23 @@ def test_bad_input_is_one_line(tmp_path, arguments, text: str) -> None:
 def test_own_policy_file_on_a_vector_environment(tmp_path) -> None:
     save_policy(get_domain("cartpole").policy(), tmp_path / "p.safetensors")
     run = command(
-        "evaluate", "CartPole-v1", "--policy", "p.safetensors", "--envs", "3", "--episodes", "7", "--json", "-", cwd=tmp_path
+        "evaluate",
+        "CartPole-v1",
+        "--policy",
+        "p.safetensors",
+        "--envs",
+        "3",
+        "--episodes",
+        "7",
+        "--resets",
+        "9",
+        "--json",
+        "-",
+        cwd=tmp_path,
     )
     assert json.loads(run.stdout)["episodes"] == 7
     env = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
-    assert evenroll.evaluate(env, tmp_path / "p.safetensors", episodes=7).value == json.loads(run.stdout)["value"]
+    assert evenroll.evaluate(env, tmp_path / "p.safetensors", episodes=7, resets=9).value == json.loads(run.stdout)["value"]
 
 
 def test_command(tmp_path) -> None:

@@ -46,7 +46,7 @@ def test_how_many_there_are_by_default() -> None:
     assert rule.wanted(steps=2000, seconds=1.0, one=1e-5) == 100
     assert rule.wanted(steps=10**9, seconds=1e9, one=1e-5) == 1 << 14
     assert rule.wanted(steps=2000, seconds=1.0, one=2e-3) == 32  # 50 fit into a tenth of the time
-    assert rule.wanted(steps=2000, seconds=0.01, one=2e-3) == 0
+    assert rule.wanted(steps=2000, seconds=0.01, one=2e-3) == 16  # 25 fit into a moment
     assert rule.why is None
     assert rule.wanted(steps=10**6, seconds=3600.0, one=1.0) == 0  # somebody carries the robot back
     assert "resets=" in str(rule.why)

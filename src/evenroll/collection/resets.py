@@ -20,6 +20,7 @@ from evenroll.adapters.vector_environments import as_lanes
 STEPS_PER_RESET = 20  # without a word of the user there is at most one further reset for so many steps
 MOST = 1 << 14  # further resets without a word of the user: more hardly help; a choice
 SHARE = 0.1  # of the collecting time, at most, goes into further resets without a word of the user
+MOMENT = 0.05  # seconds that nobody misses: within them the number of resets does not depend on the machine
 SLOW = 0.02  # seconds; a reset that takes longer may be a person who carries a robot back
 FIRST, FIRST_OF_LANES = 1 << 30, 1 << 20  # numbers that no start of an episode has
 SLOW_RESETS = "a reset takes {:.2g} s, so no further ones were made; resets=… (--resets) asks for them"
@@ -45,8 +46,8 @@ class Resets:
     def wanted(self, steps: int, seconds: float, one: float) -> int:
         """How many there should be in all after this many steps, which took this long, if one reset takes `one` seconds.
 
-        By default: one for every 20 steps, as long as that takes at most a tenth of the collecting time, and none where a
-        single reset is slow. If time is what limits them, their number is a power of two, so that it seldom differs from
+        By default: one for every 20 steps, as long as that takes at most a tenth of the collecting time, or 0.05 s, and none
+        where a single reset is slow. If time is what limits them, their number is a power of two, so that it seldom differs from
         one run to the next.
         """
         if self.asked is not None:
@@ -55,9 +56,10 @@ class Resets:
             self.why = SLOW_RESETS.format(one)
             return 0
         wanted = min(steps // STEPS_PER_RESET, MOST)
-        if wanted * one <= SHARE * seconds:
+        allowed = max(SHARE * seconds, MOMENT)
+        if wanted * one <= allowed:
             return wanted
-        fitting = int(SHARE * seconds / one)
+        fitting = int(allowed / one)
         return 0 if fitting < 1 else 1 << (fitting.bit_length() - 1)
 
     def observations(self) -> np.ndarray | None:
