@@ -47,8 +47,8 @@ class Resets:
         """How many there should be in all after this many steps, which took this long, if one reset takes `one` seconds.
 
         By default: one for every 20 steps, as long as that takes at most a tenth of the collecting time, or 0.05 s, and none
-        where a single reset is slow. If time is what limits them, their number is a power of two, so that it seldom differs from
-        one run to the next.
+        where a single reset is slow. If time is what limits them, their number is a power of two, so that it seldom differs
+        from one run to the next.
         """
         if self.asked is not None:
             return self.asked
