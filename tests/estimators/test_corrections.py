@@ -82,11 +82,12 @@ def test_two_parts_are_taken_out_one_after_the_other() -> None:
 
 @pytest.mark.statistical
 def test_choosing_among_many_ways_does_not_flatter(base_seed: int) -> None:
-    """Eight values and sixteen ways that have nothing to do with them: the reported error is that of the mean.
+    """Eight values and sixteen ways that have nothing to do with them: what is reported is near the error of the mean.
 
-    The ratio of the squared error of the corrected mean to Var/n, over 4,000 runs, is 1.07 ± 0.025, the ratio of what is
-    reported to it 1.0 ± 0.03 (five base seeds). P(false) ≤ 1e-5 for both. Catches a choice that is made with the episode
-    itself, after which the reported variance is 0.64 of the true one.
+    Over six runs of 1,500 the squared error relative to Var/n was 1.115 ± 0.04, and the variance of what is left relative
+    to it 0.845 ± 0.025; `regress` makes up for the latter with a degree of freedom less, 7/6. With 4,000 the deviations are
+    0.025 and 0.016. P(false) ≤ 1e-6: both bounds are at least 5 of them away. Catches a choice that is made with the episode
+    itself, after which the second ratio was 0.65 (1,500 runs).
     """
     rng = np.random.default_rng(base_seed)
     errors, reported = [], []
@@ -96,5 +97,5 @@ def test_choosing_among_many_ways_does_not_flatter(base_seed: int) -> None:
         left = made.left(values)
         errors.append(left.mean() ** 2)
         reported.append(left.var(ddof=1) / 8)
-    assert np.mean(errors) * 8 == pytest.approx(1.07, abs=0.13)
-    assert np.mean(reported) / np.mean(errors) > 0.82
+    assert np.mean(errors) * 8 == pytest.approx(1.115, abs=0.13)
+    assert np.mean(reported) / np.mean(errors) > 0.76
