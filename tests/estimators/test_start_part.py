@@ -83,8 +83,8 @@ def test_the_error_is_what_theory_says(base_seed: int) -> None:
 
     The squared error of the mean is (9 + 1)/40 = 0.25, that of the corrected mean 1/40 + 9/440 + what learning two numbers
     costs, about 1/40 · 2/40: 0.0467 (six runs: 0.0465 ± 0.0021). P(false) ≤ 1e-4: 0.06 is 4 standard deviations (√(2/400)
-    of it) above that. Catches a correction that forgets the resets, or leaves a tenth of the start's noise. The squared error
-    relative to the one reported was 0.99 ± 0.04 in six runs; 0.35 is eight of these deviations.
+    of it) above that. Catches a correction that forgets the resets, or leaves a tenth of the start's noise. The squared
+    error relative to the one reported was 0.99 ± 0.04 in six runs; 0.35 is eight of these deviations.
     """
     rng = np.random.default_rng(base_seed)
     errors, reported = [], []
