@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from evenroll.errors import EvenrollError
@@ -199,7 +200,7 @@ def other_column(column: Any, rng: Random) -> Any:
 SAVED = ("squashed", "normalised", "greedy", "certain", "recurrent", "images")  # models of Stable-Baselines3
 NAMES = (
     "policy", "sb3-zip", *(f"sb3-{name}" for name in SAVED), "rollouts-safetensors", "rollouts-parquet", "minari",
-    "collector", "results-block",
+    "collector", "results-block", "rollouts-csv", "statistics-safetensors", "statistics-pkl",
 )  # fmt: skip
 Open = Callable[[Path], Any]
 
@@ -207,6 +208,7 @@ Open = Callable[[Path], Any]
 def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
     """Name → (makes a valid file or directory, mutation of the bytes of a file, how it is opened)."""
     from evenroll.adapters.model import as_model
+    from evenroll.adapters.normalization import Normalization, load_normalization, save_normalization
     from evenroll.adapters.sb3_zip import load_sb3
     from evenroll.collection.recorder import see
     from evenroll.collection.rollout_files import load_rollouts
@@ -237,6 +239,24 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
                 made.observe(1.0, step % 5 == 4, False, np.zeros(4))
         made.save(directory / "collector.safetensors")
         return directory / "collector.safetensors"
+
+    def csv(directory: Path) -> Path:
+        names = "episode,t,observation.0,observation.1,observation.2,observation.3,action,reward,terminated"
+        rows = [f"{e},{t},{0.1 * t},-0.5,{e},1e-3,{t % 2},1.0,{t == 3}" for e in range(3) for t in range(4)]
+        (directory / "data.csv").write_text("\n".join([names, *rows, ""]))
+        return directory / "data.csv"
+
+    def statistics(directory: Path) -> Path:
+        save_normalization(Normalization(np.zeros(4), np.ones(4), 10.0, 1e-8), directory / "norm.safetensors")
+        return directory / "norm.safetensors"
+
+    def pickled(directory: Path) -> Path:
+        from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+        normalised = VecNormalize(DummyVecEnv([lambda: gym.make("CartPole-v1")]))
+        normalised.reset()
+        normalised.save(str(directory / "norm.pkl"))
+        return directory / "norm.pkl"
 
     def store(directory: Path) -> Path:
         block = Block(Work("gridworld", "os", ("mc",), (1.0, 2.0)), 0, 3)
@@ -272,6 +292,9 @@ def kinds() -> dict[str, tuple[Callable[[Path], Path], Mutate, Open]]:
         "minari": (one("minari"), mutated_bytes, opened),
         "collector": (collector, mutated_tensors, resumed),
         "results-block": (store, mutated_parquet, listed),
+        "rollouts-csv": (csv, mutated_bytes, opened),
+        "statistics-safetensors": (statistics, mutated_tensors, load_normalization),
+        "statistics-pkl": (pickled, mutated_bytes, load_normalization),
     }
 
 
@@ -357,7 +380,10 @@ def main() -> None:
             )
         else:
             failed.append(kind)
-            print(f"{kind:21} FAILED at input {last.split()[-1]} (exit code {child.returncode})", flush=True)
+            print(
+                f"{kind:21} FAILED at input {last.split()[-1] if last else 'none'} (exit code {child.returncode})",
+                flush=True,
+            )
             print("".join(told[-40:]), flush=True)
     print(f"{len(failed)} of the kinds failed, {time.perf_counter() - started:.0f} s")
     raise SystemExit(1 if failed else 0)

@@ -54,7 +54,11 @@ def test_spaces_that_are_not_said_or_are_absurd() -> None:
     assert described_space(box | {"low": "[-1. ... -1.]"}, bounds=False) is not None
     with pytest.raises(PolicyError, match="of more than"):
         described_space(box | {"_shape": [10**12]}, bounds=False)
-    assert described_space({":type:": "<class 'gymnasium.spaces.discrete.Discrete'>", "n": "1e30"}, bounds=False) is None
+    for n in ("1e30", "0.5", "0", "-1"):
+        absurd = {":type:": "<class 'gymnasium.spaces.discrete.Discrete'>", "n": n}
+        assert described_space(absurd, bounds=False) is None
+    binary = {":type:": "<class 'gymnasium.spaces.multi_binary.MultiBinary'>", "_shape": [0]}
+    assert described_space(binary, bounds=False) is None
 
 
 def test_kinds_and_the_line_that_loads_them() -> None:

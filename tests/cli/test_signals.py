@@ -198,19 +198,94 @@ def test_an_ignored_signal_stays_ignored(here: Path) -> None:
 
 
 def test_the_same_request_twice_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closing terminal and its shell send SIGHUP each; a second Ctrl-C means it."""
+    """A closing terminal and its shell send SIGHUP each, people press Ctrl-C twice; one that comes later means it."""
     monkeypatch.setattr(signals, "_received", [])
-    monkeypatch.setattr(signals, "_insist", lambda: None)
-    signals.raise_from_now_on()
+    monkeypatch.setattr(signals, "_insist", lambda number: None)
+    signals.raise_from_now_on(keeps=True)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGHUP)
     os.kill(os.getpid(), signal.SIGTERM)
     assert signals.exit_code() == 129
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
     monkeypatch.setattr(signals, "ECHO", 0.0)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
+    with signals.undisturbed():  # while data is being written only the third is heard
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_while_the_data_is_written_keeps_it(here: Path) -> None:
+    """Again and again, too: at the end of `collect`, when all episodes are there and none is in a file yet."""
+    (here / "slow.py").write_text(
+        "import os, sys, time\n"
+        "write = os.fsync\n"
+        "def fsync(file):\n"
+        "    print('writing', file=sys.stderr, flush=True)\n"
+        "    time.sleep(0.8)\n"
+        "    write(file)\n"
+        "os.fsync = fsync\n"
+        "from mine import env, policy\n"
+    )
+    asked = ["collect", "slow:env", "--policy", "slow:policy", "--episodes", "3", "--out", "a.parquet"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "evenroll", *asked], cwd=here, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stderr is not None
+    while "writing" not in child.stderr.readline():
+        assert child.poll() is None
+    for _ in range(3):
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.7)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert not (here / "a.parquet").exists()
+    assert load_rollouts(here / "slow-env-partial.safetensors").episodes == 3, errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_machine_code_that_does_not_return_is_left(number: int) -> None:
+    """The main thread hears nothing while it is in machine code: a command that keeps nothing ends all the same."""
+    for mode, most in (("exit_at_once()", 1.0), ("raise_from_now_on()", signals.GRACE + 1.0)):
+        code = f"""
+import hashlib
+from evenroll.cli import signals
+signals.{mode}
+print("started", flush=True)
+hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes
+"""
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "started\n"
+        time.sleep(0.3)
+        sent = time.monotonic()
+        child.send_signal(number)
+        _, errors = child.communicate(timeout=20)
+        assert time.monotonic() - sent < most + 2.0, "on a machine that does much else"
+        assert child.returncode == 128 + number
+        assert errors == "interrupted\n"
+
+
+def test_a_child_that_is_ended_does_not_end_its_parent() -> None:
+    """Environments in processes of their own are forked, with our handlers, and are told to end by SIGTERM."""
+    code = """
+import os, signal, time
+from evenroll.cli import signals
+signals.exit_at_once()
+child = os.fork()
+if child == 0:
+    time.sleep(20)
+    os._exit(0)
+time.sleep(0.2)
+os.kill(child, signal.SIGTERM)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 143
+time.sleep(0.3)
+print("still here")
+"""
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=30)
+    assert run.stdout == "still here\n"
 
 
 LOST = """
@@ -224,7 +299,7 @@ class Deaf:
         while time.monotonic() < end:
             pass
 
-signals.raise_from_now_on()
+signals.raise_from_now_on(keeps=True)
 thing = Deaf()
 try:
     del thing

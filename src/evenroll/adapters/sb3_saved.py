@@ -299,6 +299,13 @@ def _shape(described: dict[str, Any]) -> tuple[int, ...] | None:
 
 def described_space(described: dict[str, Any], bounds: bool) -> gym.Space[Any] | None:
     """The space that a zip describes, or None where it does not say enough. `bounds` asks for those of a Box."""
+    try:
+        return _described(described, bounds)
+    except (AssertionError, TypeError, ValueError):  # Gymnasium has no such space: no actions, a lower bound of +∞ …
+        return None
+
+
+def _described(described: dict[str, Any], bounds: bool) -> gym.Space[Any] | None:
     name, shape, counts = _space_name(described), _shape(described), _numbers(described.get("n", ""))
     if name == "Discrete" and len(counts) == 1 and 0 < counts[0] <= LARGEST_SPACE:
         first = [int(x) for x in _numbers(described.get("start", 0)) if abs(x) <= LARGEST_SPACE]

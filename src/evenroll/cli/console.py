@@ -23,11 +23,14 @@ LONGEST = 600  # characters of an error message that are shown; a choice
 
 
 @contextmanager
-def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time left, on standard error. It is not shown if that is no terminal, or if JSON goes to the screen."""
+def progress_bar(what: str, quiet: bool, keeps: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left, on standard error. It is not shown if that is no terminal, or if JSON goes to the screen.
+
+    keeps  whether the command writes what it has when it is interrupted
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    raise_from_now_on()
+    raise_from_now_on(keeps)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -47,7 +50,7 @@ def live_result(total: int | None, quiet: bool) -> Iterator[Callable[[Any], None
 
     It is None where nobody would see it: if standard error is no terminal, or JSON goes to the screen.
     """
-    raise_from_now_on()
+    raise_from_now_on(keeps=True)
     if quiet or not err.is_terminal:
         yield None
         return

@@ -27,6 +27,7 @@ from evenroll.cli.signals import exit_code
 from evenroll.errors import CollectionFault, EvenrollError
 
 if TYPE_CHECKING:
+    from evenroll.collection.rollouts import Rollouts
     from evenroll.evaluation.diagnosis import Diagnosis
 
 
@@ -65,34 +66,37 @@ def collect(
         action_space=action_space, lanes=envs, horizon=horizon, keep_observations=True,
         initial=None if initial_data is None else load_rollouts(initial_data, gamma),
     )  # fmt: skip
+    if out_file.suffix == ".minari" and collector.model.play is not None:
+        raise EvenrollError("the data will have the policy's noise for actions: write it to .parquet or .safetensors")
     where = places(out_file)
-    with progress_bar("episodes", False) as bar:
+
+    def write(data: Rollouts) -> None:
+        if out_file.suffix != ".minari":
+            return save_rollouts(data, out_file)
+        new = data if collector.initial is None else data.split_initial()[1]
+        last = collector.last_observations()
+        save_minari(new, out_file, observation_space, action_space, last, actions=collector.model.actions)
+
+    with progress_bar("episodes", False, keeps=True) as bar:
         try:
             for done in run(collector, env, episodes=episodes):
                 bar(done, episodes)
+            collector.check_copy()
+            data = collector.rollouts()
+            try:
+                write(data)
+            except EvenrollError as error:
+                raise EvenrollError(f"{error}; the episodes were {keep(data, env_name, where)[1]}") from None
         except CollectionFault as fault:
             raise kept(fault, env_name, where) from None
-        except KeyboardInterrupt:
-            data = collector.rollouts(unfinished=False)
-            path, said = keep(data, env_name, where) if collector.episodes else (initial_data, "no episode had finished")
+        except KeyboardInterrupt:  # also while the data is being written
+            so_far = collector.rollouts(unfinished=False)
+            path, said = keep(so_far, env_name, where) if collector.episodes else (initial_data, "no episode had finished")
             err.print(f"interrupted after {collector.episodes} of {episodes} episodes: {shown(said)}", soft_wrap=True)
             if path is not None:
                 command = goes_on(initial_data=path, episodes=max(episodes - collector.episodes, 1))
                 err.print(f"go on with: {escape(command)}", soft_wrap=True)
             raise typer.Exit(exit_code()) from None
-    collector.check_copy()
-    data = collector.rollouts()
-    try:
-        if out_file.suffix == ".minari":
-            if collector.model.play is not None:
-                raise EvenrollError("the data has the policy's noise for actions: write it to .parquet or .safetensors")
-            new = data if collector.initial is None else data.split_initial()[1]
-            last = collector.last_observations()
-            save_minari(new, out_file, observation_space, action_space, last, actions=collector.model.actions)
-        else:
-            save_rollouts(data, out_file)
-    except EvenrollError as error:
-        raise EvenrollError(f"{error}; the episodes were {keep(data, env_name, where)[1]}") from None
     out.print(
         f"{shown(out_file)}: {data.episodes} episodes, {data.steps} steps ({int(data.terminated.sum())} terminated, "
         f"{data.truncated} truncated)" + (f", of which {data.initial_episodes} initial" if data.initial_episodes else "")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenroll.cli.signals import undisturbed
 from evenroll.errors import CollectionFault, EvenrollError
 
 if TYPE_CHECKING:
@@ -34,10 +35,15 @@ def kept(fault: CollectionFault, name: str, where: Sequence[Path]) -> EvenrollEr
 
 def keep(data: Rollouts, name: str, where: Sequence[Path]) -> tuple[Path | None, str]:
     """Write data to the first of these places that takes it, under a name of its own. Returns (file, what to say of it)."""
-    from evenroll.collection.rollout_files import save_rollouts
-
     if data.observations is None:
         return None, "not kept: their observations are too large"
+    with undisturbed():
+        return _written(data, name, where)
+
+
+def _written(data: Rollouts, name: str, where: Sequence[Path]) -> tuple[Path | None, str]:
+    from evenroll.collection.rollout_files import save_rollouts
+
     troubles = []
     for directory in where:
         try:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 LONGEST_EPISODE = 1_000_000  # steps after which an episode of somebody's own loop is thought never to end
 CHUNK = 1024  # observations that go through a network at once
-REAL = border.REAL
 NO_ENDING: Ending = (math.nan, None)
 MOST_LANES = 100_000  # with so many, a step of a small network takes a tenth of a second
 
@@ -124,6 +123,7 @@ class Recorder(Faults):
         self._everyone = np.ones(lanes, dtype=np.int64) if self.stepper is None else self.stepper.everyone
         self._shape = self.model.observations.shape
         self._flat = not self.batched and isinstance(engine, MLP) and len(self._shape) == 1
+        self._number: Any = None  # the type of the last observation that went the fast way
 
     def _ros_learns(self, observations: np.ndarray, actions: np.ndarray) -> None:
         """Full ROS through torch takes in recorded steps [N, …]."""
@@ -171,13 +171,14 @@ class Recorder(Faults):
         if self._flat and active is None:  # the fast way, for a compiled network and one environment
             assert stepper is not None
             try:
-                fits = observation.shape == self._shape and observation.dtype.kind in REAL
+                fits = observation.dtype is self._number and observation.shape == self._shape
             except AttributeError:  # a list, for example
                 fits = False
             if not fits:
                 observation = border.numbers("the observation", observation)
                 if observation.shape != self._shape:
                     raise SpecError(f"the observation must have shape {list(self._shape)}, not {list(observation.shape)}")
+                self._number = observation.dtype  # the next ones will have it, too: a quick look is enough
             stepper.first[:] = observation
             self._blocked = HALF_ACT  # until the step is recorded
             status, one = stepper.once(), stepper.observations

@@ -44,15 +44,23 @@ def patiently(function: Any, *arrays: np.ndarray) -> Any:
     Where the arrays are large and signals come to this thread, another thread does the work, and this one waits. After an
     interrupt nobody looks at its result.
     """
-    here = threading.current_thread() is threading.main_thread()
-    if not here or max(x.size for x in arrays) < UNCUT:
-        return function(*arrays)
+    return function(*arrays) if max(x.size for x in arrays) < UNCUT else beside(function, *arrays)
+
+
+def beside(function: Any, *arguments: Any) -> Any:
+    """function(arguments …) by another thread, while this one waits, if it is the one that signals come to.
+
+    Python raises a KeyboardInterrupt only between two steps of the main thread, so one that is in the middle of machine code
+    for seconds hears nothing. One that waits does. After an interrupt nobody looks at the result.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
     results: list[tuple[Any, BaseException | None]] = []
 
     def run() -> None:
         try:
-            results.append((function(*arrays), None))
-        except Exception as error:
+            results.append((function(*arguments), None))
+        except BaseException as error:
             results.append((None, error))
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
