@@ -1,9 +1,13 @@
-"""What the border costs in a Gymnasium step: the collector as it is against one whose checks are taken out of its source.
+"""What the border in front of compiled code costs, in a Gymnasium step and in the rows of `evenroll bench`.
 
     python -m tools.border_cost
 
-Both step CartPole-v1 with a compiled 64 × 64 network, in one process and in turns of 300 steps, so that they meet the same
-noise. The result is the median over the turns of the ratio of their times, with a 95 % bootstrap interval.
+A step: the collector as it is against one whose checks are taken out of its source. Both step CartPole-v1 with a compiled
+64 × 64 network, in one process and in turns of 200 steps, so that they meet the same noise. The result is the median over
+the turns of the ratio of their times, with a 95 % bootstrap interval.
+
+A row of `bench`: a trial runs in compiled calls, and checks are made once a call or once a trial, by functions that can be
+timed. The result is their share of the row's time; the clock's own cost counts as theirs.
 """
 
 from __future__ import annotations
@@ -19,8 +23,13 @@ import gymnasium as gym
 import numpy as np
 
 from evenroll.collection import recorder
+from evenroll.collection.trial import Driver
+from evenroll.domains.catalogue import DOMAINS, get_domain
+from evenroll.domains.environment import Environment
+from evenroll.engine import border
 from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP
+from evenroll.study import bench
 
 TURNS, STEPS = 600, 200
 
@@ -57,6 +66,46 @@ def stepping() -> tuple[Any, Any]:
     return functools.partial(run, acts[0]), functools.partial(run, acts[1])
 
 
+class Timed:
+    """A function that adds the seconds it takes to `total`. What it calls among its kind counts once."""
+
+    total, depth = 0.0, 0
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        started = time.thread_time()
+        Timed.depth += 1
+        try:
+            return self.function(*arguments, **options)
+        finally:
+            Timed.depth -= 1
+            if Timed.depth == 0:
+                Timed.total += time.thread_time() - started
+
+
+def rows_of_bench() -> None:
+    """The border's share of every row of `bench`, printed."""
+    for name, function in list(vars(border).items()):
+        if inspect.isfunction(function):
+            setattr(border, name, Timed(function))
+    check = Timed(Environment.check)
+    Environment.check = lambda self, policy: check(self, policy)  # type: ignore[method-assign]
+    largest = 0.0
+    for name in DOMAINS:
+        domain = get_domain(name)
+        policy, env, steps = domain.policy(), domain.environment(None), bench._steps(domain)
+        for sampler in bench.SAMPLERS:
+            for turn in range(4):  # the first compiles
+                driver = Driver(policy, bench._sampler(sampler, domain), (turn,), gamma=domain.gamma, horizon=domain.horizon)
+                Timed.total, started = 0.0, time.thread_time()
+                driver.run(env, steps=steps)
+                share = Timed.total / (time.thread_time() - started)
+                largest = max(largest, share if turn else 0.0)
+    print(f"of every row of bench the border takes at most {largest:.1e}")
+
+
 def main() -> None:
     ways = stepping()
     for way in ways:
@@ -67,7 +116,8 @@ def main() -> None:
     again = np.median(rng.choice(ratios, (2000, len(ratios))), axis=1)
     low, high = np.quantile(again, (0.025, 0.975))
     print(f"with its checks a step takes {np.median(ratios):.4f} times as long [{low:.4f}, {high:.4f}]", end="; ")
-    print(f"{np.median(times[:, 0]) / STEPS * 1e6:.1f} µs here")
+    print(f"{np.median(times[:, 0]) / STEPS * 1e6:.1f} µs here", flush=True)
+    rows_of_bench()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ def _is_command() -> bool:
 
 
 if _is_command():  # loading what follows takes a while, in which Ctrl-C shall end the command without a traceback
+    if sys.argv[0] == "-m" and not sys.flags.safe_path:  # Python has put the current directory before all packages
+        sys.path.append(sys.path.pop(0))
     from evenroll.cli.signals import exit_at_once
 
     exit_at_once()

@@ -61,6 +61,18 @@ def test_a_file_of_the_current_directory_shadows_no_installed_module(tmp_path: P
     assert not (tmp_path / "canary").exists()
 
 
+def test_python_m_lets_the_current_directory_shadow_no_installed_module_either(tmp_path: Path) -> None:
+    """Python puts it first there; evenroll is loaded, and puts it last."""
+    (tmp_path / "mine.py").write_text("answer = 42\n")
+    for name in ("numpy", "typer", "gymnasium", "numba"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'canary')!r}, 'w')\n")
+    command = [sys.executable, "-m", "evenroll", "evaluate", "mine:answer", "--policy", "x.zip"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 2, run.stderr
+    assert "mine:answer" in run.stderr, "it is found in the current directory, and is no environment"
+    assert not (tmp_path / "canary").exists()
+
+
 @pytest.mark.parametrize("text", ["no_such_module:x", "math:no_such_name"])
 def test_what_is_not_there_is_named(text: str) -> None:
     with pytest.raises(SpecError, match=f"cannot find '{text}'"):
