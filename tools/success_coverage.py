@@ -6,8 +6,9 @@
 An episode of the three small tables makes two decisions and then wins or loses. In `choices` the decisions settle it, in
 `noise` the environment does, in `mixed` both have a part. Their success rate is exact. On `cartpole` a success is an episode
 of at least so many steps; the threshold is the one whose share among 400,000 on-policy episodes is nearest to P, and that
-share is the truth. Every run makes what `evaluate` makes: the mean, and the interval `auto` of returns 0 and 1 within the
-bounds 0 and 1. The table shows the coverage of the 95 % interval, and in brackets its mean width over Clopper and Pearson's.
+share is the truth. Every run makes what `evaluate` makes, further resets included: of returns 0 and 1 within the bounds 0 and
+1 the default estimate (`score`) and the plain mean (`mc`, which the quantity `success` is), each with the interval `auto`.
+The table shows the coverage of the 95 % interval, and in brackets its mean width over Clopper and Pearson's.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ from dataclasses import replace
 import numpy as np
 
 from evenroll import Driver, TabularSoftmax, get_domain, tabular_domain
+from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.domain import Domain
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.estimators import get_estimator
+from evenroll.estimators.score_regression import score_regression
 from evenroll.evaluation.looking import Look
+from evenroll.evaluation.sources import DomainSource
 from evenroll.intervals.independent import Interval, binomial
 from evenroll.policies import Policy
 from evenroll.samplers.table import get_sampler
 
 RATES = (0.005, 0.03, 0.2, 0.5, 0.97)
 EPISODES = (10, 20, 50, 200)
+ESTIMATORS = ("score", "mc")
+SAMPLERS = ("os", "auto")
 TABLES = ("choices", "mixed", "noise")
 FIRST, SECOND, WON, LOST, OVER = range(5)
 THRESHOLD_EPISODES = 400_000
@@ -57,30 +63,37 @@ def two_decisions(kind: str, rate: float) -> tuple[Domain, Policy]:
     return domain, TabularSoftmax(table)
 
 
-def run(domain: Domain, policy: Policy, sampler: str, episodes: int, seed: tuple[int, ...], longest: int | None):
-    """(interval, successes) of one run; `longest` is the number of steps from which an episode counts as a success."""
-    made = get_sampler(sampler, domain.paper)
-    driver = Driver(policy, made, seed, gamma=1.0, horizon=domain.horizon, record_steps=True)
-    data = driver.run(domain.environment(None), episodes=episodes)
-    if longest is not None:
-        won = (data.lengths >= longest).astype(np.float64)
-        rewards = np.zeros(data.steps)
-        rewards[data.ends - 1] = won
-        data = replace(data, gamma=1.0, returns=won, rewards=rewards)
-    _, interval = Look(get_estimator("mc"), bounds=(0.0, 1.0)).at(data, policy, made, 0.95)
-    return interval, float(data.returns.sum())
+def collected(source: DomainSource, episodes: int, longest: int | None) -> Rollouts:
+    """What a source collects; `longest` is the number of steps from which an episode counts as a success."""
+    for _ in source.collect(episodes, None, at_once=True):
+        pass
+    data = source.rollouts()
+    if longest is None:
+        return data
+    won = (data.lengths >= longest).astype(np.float64)
+    rewards = np.zeros(data.steps)
+    rewards[data.ends - 1] = won
+    return replace(data, gamma=1.0, returns=won, rewards=rewards)
 
 
-def cell(domain: Domain, policy: Policy, rate: float, sampler: str, episodes: int, repeats: int, longest: int | None):
-    held, width, plain = 0, 0.0, 0.0
+def cell(domain: Domain, policy: Policy, rate: float, sampler: str, episodes: int, repeats: int, longest: int | None) -> str:
+    """Coverage of each estimator's interval, and its mean width over that of independent outcomes."""
+    held, width, plain = np.zeros(len(ESTIMATORS)), np.zeros(len(ESTIMATORS)), 0.0
     for i in range(repeats):
-        interval, won = run(domain, policy, sampler, episodes, (7, i), longest)
-        assert isinstance(interval, Interval), interval
-        held += interval.low <= rate <= interval.high
-        width += interval.high - interval.low
-        low, high = binomial(won, episodes)
+        source = DomainSource(
+            domain, policy, sampler, gamma=1.0, seed=i, horizon=None, initial=None, deterministic=False
+        )  # fmt: skip
+        data = collected(source, episodes, longest)
+        fit = score_regression(data, policy)
+        for k, estimator in enumerate(ESTIMATORS):
+            look = Look(get_estimator(estimator), bounds=(0.0, 1.0))
+            _, interval = look.at(data, policy, source.sampler, 0.95, fit=fit)
+            assert isinstance(interval, Interval), interval
+            held[k] += interval.low <= rate <= interval.high
+            width[k] += interval.high - interval.low
+        low, high = binomial(float(data.returns.sum()), episodes)
         plain += high - low
-    return held / repeats, width / plain
+    return " | ".join(f"{h / repeats:.3f} ({w / plain:.2f})" for h, w in zip(held, width, strict=True))
 
 
 def cartpole_thresholds() -> dict[float, tuple[int, float]]:
@@ -98,7 +111,8 @@ def main() -> None:
     arguments = parser.parse_args()
     for task in arguments.task or TABLES:
         thresholds = cartpole_thresholds() if task == "cartpole" else {}
-        print(f"\n{task}, {arguments.repeats} runs a cell\n| P | episodes | os | auto |\n|---|---|---|---|", flush=True)
+        columns = " | ".join(f"{sampler}/{estimator}" for sampler in SAMPLERS for estimator in ESTIMATORS)
+        print(f"\n{task}, {arguments.repeats} runs a cell\n| P | episodes | {columns} |\n|---|---|---|---|---|---|", flush=True)
         for rate in RATES:
             domain, policy = (
                 two_decisions(task, rate) if task != "cartpole" else (get_domain(task), get_domain(task).policy())
@@ -107,11 +121,9 @@ def main() -> None:
             for episodes in EPISODES:
                 with single_threaded_blas():
                     found = [
-                        cell(domain, policy, truth, sampler, episodes, arguments.repeats, longest)
-                        for sampler in ("os", "auto")
+                        cell(domain, policy, truth, sampler, episodes, arguments.repeats, longest) for sampler in SAMPLERS
                     ]
-                text = " | ".join(f"{held:.3f} ({width:.2f})" for held, width in found)
-                print(f"| {truth:.4g} | {episodes} | {text} |", flush=True)
+                print(f"| {truth:.4g} | {episodes} | {' | '.join(found)} |", flush=True)
 
 
 if __name__ == "__main__":
