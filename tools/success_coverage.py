@@ -112,7 +112,9 @@ def main() -> None:
     for task in arguments.task or TABLES:
         thresholds = cartpole_thresholds() if task == "cartpole" else {}
         columns = " | ".join(f"{sampler}/{estimator}" for sampler in SAMPLERS for estimator in ESTIMATORS)
-        print(f"\n{task}, {arguments.repeats} runs a cell\n| P | episodes | {columns} |\n|---|---|---|---|---|---|", flush=True)
+        print(
+            f"\n{task}, {arguments.repeats} runs a cell\n| P | episodes | {columns} |\n|---|---|---|---|---|---|", flush=True
+        )
         for rate in RATES:
             domain, policy = (
                 two_decisions(task, rate) if task != "cartpole" else (get_domain(task), get_domain(task).policy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,3 +74,23 @@ ODD: dict[str, Callable[[], Any]] = {
 def test_a_number_that_is_none_is_named(words: str) -> None:
     with pytest.raises(evenroll.EvenrollError, match=words):
         ODD[words]()
+
+
+def test_all_means_keep_the_confidence_of_several_looks(monkeypatch) -> None:
+    """When a narrow interval decides when to stop, the plain mean and the other quantities were looked at as often."""
+
+    def one_look(collect, look, target, confidence, most):
+        data = collect(30)
+        value, interval = look(data, 0.999)
+        return data, value, replace(interval, confidence=confidence)
+
+    monkeypatch.setattr(evaluation_module, "look_until", one_look)
+    settings: dict[str, Any] = {"sampler": "os", "gamma": 0.9, "seed": 3}
+    found = evaluate("cartpole", half_width=1.0, **settings)
+    surer = evaluate("cartpole", episodes=30, confidence=0.999, **settings)
+    plain = evaluate("cartpole", episodes=30, **settings)
+    assert found.confidence == 0.95
+    assert (found.low, found.high) == (surer.low, surer.high)
+    assert found.mean == surer.mean != plain.mean
+    assert found.quantities == surer.quantities != plain.quantities
+    assert set(found.quantities) == {"return", "length"}

@@ -156,7 +156,11 @@ def evaluate_source(
                 tell(done)
         return source.rollouts()
 
+    looked_at = confidence  # the level of the last look: above the confidence where there may be several
+
     def see(data: Rollouts, level: float) -> tuple[float, Interval | NoInterval]:
+        nonlocal looked_at
+        looked_at = level
         return look.at(data, source.policy, source.sampler, level, certain=source.certain)
 
     known = None
@@ -168,7 +172,7 @@ def evaluate_source(
                 assert budget.episodes is not None
                 data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
                 known = value, interval
-        return report(seen(source, data), look, confidence, known)
+        return report(seen(source, data), look, confidence, known, looked_at)
     except KeyboardInterrupt:
         raise interrupted(source, look, confidence) from None
 

@@ -164,17 +164,22 @@ class Seen:
 
 
 def report(
-    seen: Seen, look: Look, confidence: float, known: tuple[float, Interval | NoInterval] | None = None
-) -> Evaluation:
-    """The whole record of an evaluation. `known` are its value and interval, if they were looked at already."""
+    seen: Seen, look: Look, confidence: float, known: tuple[float, Interval | NoInterval] | None = None,
+    level: float | None = None,
+) -> Evaluation:  # fmt: skip
+    """The whole record of an evaluation.
+
+    known  its value and interval, if they were looked at already
+    level  that of the last of several looks, when a narrow interval decided when to stop: it is above the confidence, so
+           that all looks together keep it, and the other means and their intervals have to keep it as well
+    """
+    level = confidence if level is None else level
     data, policy, divergence, estimator = seen.data, seen.policy, seen.divergence, look.estimator
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is told in words
         value, interval_or_reason = known or seen.look(look, confidence)
         interval = interval_or_reason if isinstance(interval_or_reason, Interval) else None
         log_weights = None if estimator.log_weights is None or policy is None else estimator.log_weights(data, policy)
-        plain = (
-            (value, interval_or_reason) if estimator.name == "mc" else seen.look(replace(look, estimator=MEAN), confidence)
-        )
+        plain = (value, interval_or_reason) if estimator.name == "mc" else seen.look(replace(look, estimator=MEAN), level)
         varies = data.episodes > 0 and float(np.ptp(data.returns)) > 0.0  # equal returns have no variance to share
         budget = noise_budget(seen.fit, data.episodes) if varies else None
         return Evaluation(
@@ -208,7 +213,7 @@ def report(
             policy=seen.described,
             action_share=None if budget is None else budget.actions,
             remark=seen.remark,
-            quantities=_quantities(seen, confidence),
+            quantities=_quantities(seen, level),
             warnings=(*seen.warnings, *left_out(data, seen.open_episodes)),
             mean=_quantity(*plain),
             resets=0 if data.resets is None else len(data.resets),

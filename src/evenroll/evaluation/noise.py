@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from evenroll.estimators.score_regression import ScoreRegression
 
 FEWEST = 8  # with fewer episodes the shares say nothing; as FEWEST of the intervals
+NOTHING = 0.005  # a smaller share would be printed as 0 %
 
 
 @dataclass(frozen=True)
@@ -25,23 +26,29 @@ class NoiseBudget:
     starts_error: float | None
     left: float
 
-    def in_words(self, episodes: int, known: bool) -> str:
-        """known: whether the policy's probabilities are known, so that its luck could be looked for."""
-        found = []
-        if known:
-            found.append(f"{_share(self.actions, self.actions_error)} luck of the policy's choices")
+    def in_words(self, episodes: int, known: bool, taken_out: bool) -> str:
+        """One sentence on what was found and what was not.
+
+        known      whether the policy's probabilities are known, so that its luck could be looked for
+        taken_out  whether the estimate is one that takes out what was found
+        """
+        looked_for = [("luck of the policy's choices", self.actions, self.actions_error)] if known else []
         if self.starts is not None and self.starts_error is not None:
-            found.append(f"{_share(self.starts, self.starts_error)} luck of the start")
-        if not found:
+            looked_for.append(("luck of the start", self.starts, self.starts_error))
+        if not looked_for:
             return ""
-        return (
-            f"Of the variance of one return, {' and '.join(found)} was found and is taken out; {self.left:.0%} is left: the "
-            f"environment's own noise, and what {episodes} episodes do not show"
-        )
+        found = [f"{share:.0%} ± {_error(error)} {name}" for name, share, error in looked_for if share >= NOTHING]
+        nothing = [f"{name} (± {_error(error)})" for name, share, error in looked_for if share < NOTHING]
+        rest = f"the environment's own noise, and what {episodes} episodes do not show"
+        if not found:
+            return f"No {' and no '.join(nothing)} was found in the returns: their variance is {rest}"
+        text = f"Of the variance of one return, {' and '.join(found)} was found{' and is taken out' if taken_out else ''}"
+        text += "".join(f", and no {name}" for name in nothing)
+        return f"{text}; {self.left:.0%} is left: {rest}"
 
 
-def _share(value: float, error: float) -> str:
-    return f"{value:.0%} ± {max(error, 0.01):.0%}"
+def _error(error: float) -> str:
+    return f"{max(error, 0.01):.0%}"
 
 
 def noise_budget(fit: ScoreRegression | None, episodes: int) -> NoiseBudget | None:

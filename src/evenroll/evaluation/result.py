@@ -162,6 +162,10 @@ class Evaluation:
         if self.mean is not None and self.estimator != "mc" and not self.exact:
             said.append(f"the plain mean of the returns is {self.mean}")
         if self.noise is not None and not self.exact:
-            said.append(self.noise.in_words(self.episodes, self.sampler != "os" or self.action_share != 0.0))
+            said.append(
+                self.noise.in_words(
+                    self.episodes, self.sampler != "os" or self.action_share != 0.0, self.estimator == "score"
+                )
+            )
         said += [text for text in (self.no_resets, self.remark) if text]
         return "".join(f" {text[0].upper()}{text[1:]}." for text in said if text)
