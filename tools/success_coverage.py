@@ -6,7 +6,7 @@
 An episode of the three small tables makes two decisions and then wins or loses. In `choices` the decisions settle it, in
 `noise` the environment does, in `mixed` both have a part. Their success rate is exact. On `cartpole` a success is an episode
 of at least so many steps; the threshold is the one whose share among 400,000 on-policy episodes is nearest to P, and that
-share is the truth. Every run makes what `evaluate` makes, further resets included: of returns 0 and 1 within the bounds 0 and
+share is the truth. Every run makes what `evaluate` makes, further resets included: of returns 0 and 1 within the bounds 0,
 1 the default estimate (`score`) and the plain mean (`mc`, which the quantity `success` is), each with the interval `auto`.
 The table shows the coverage of the 95 % interval, and in brackets its mean width over Clopper and Pearson's.
 """

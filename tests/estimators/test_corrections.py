@@ -60,6 +60,23 @@ def test_what_is_mere_noise_is_not_taken_out(n: int) -> None:
         assert made.left(values).var() <= values.var() * (1.0 + 1e-12)
 
 
+@pytest.mark.parametrize("with_actions", [False, True])
+def test_starts_that_explain_the_values_are_taken_out(with_actions: bool) -> None:
+    """What is taken out is B itself, less its mean over all starts: the mean of the values is corrected by that."""
+    rng = np.random.default_rng(5)
+    own, more, C = rng.normal(size=(60, 2)) + 0.3, rng.normal(size=(4000, 2)), rng.normal(size=(60, 1))
+    worth = 3.0 * own[:, 0] - 2.0 * own[:, 1]
+    values = worth + (2.0 * C[:, 0] if with_actions else 0.0) + 0.01 * rng.normal(size=60)
+    made = corrections(values, [part(C)] if with_actions else [], Starts(own, more))
+    middle = float(np.mean(np.concatenate([worth, more @ [3.0, -2.0]])))
+    np.testing.assert_allclose(made.starts, worth - middle, atol=1.0)
+    assert made.by_starts == pytest.approx(float(worth.mean()) - middle, abs=0.05)
+    assert made.left(values).var() < 0.01 * values.var()
+    assert made.noise == pytest.approx(float((more @ [3.0, -2.0]).var()) / 4060, rel=0.05)
+    if with_actions:
+        np.testing.assert_allclose(made.actions, 2.0 * C[:, 0], atol=1.0)
+
+
 def test_the_mean_of_balanced_parts_is_that_of_all_folds_together() -> None:
     rng = np.random.default_rng(3)
     C = rng.normal(size=(40, 1))

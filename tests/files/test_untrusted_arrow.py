@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import struct
 
 import pytest
 
-from evenroll.files.untrusted_arrow import _field, _struct, _varint
+from evenroll.errors import DataError
+from evenroll.files import untrusted_arrow
+from evenroll.files.untrusted_arrow import _field, _struct, _varint, most_unpacked, read_parquet
 
 
 @pytest.mark.parametrize("before", [0, 12])
@@ -38,3 +41,42 @@ def test_numbers_of_several_bytes() -> None:
     assert _varint(bytes([0xAC, 0x02, 9]), 0) == (300, 2)
     with pytest.raises(ValueError, match=r"^$"):
         _varint(b"\xff" * 20, 0)
+
+
+def parquet(rows: int, columns: int = 1, page: int = 1 << 20, **options: object) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = io.BytesIO()
+    table = pa.table({f"c{i}": [float(i + 1)] * rows for i in range(columns)})
+    settings = {"use_dictionary": False, "compression": "none", "write_batch_size": 1, "data_page_size": page}
+    parquet.write_table(table, file, **settings | options)
+    return file.getvalue()
+
+
+def test_pages_are_counted(monkeypatch) -> None:
+    """Pages of a value each: as many as allowed are read, one more is not, wherever it stands."""
+    raw = parquet(rows=6, columns=2, page=1)
+    pages = 12
+    monkeypatch.setattr(untrusted_arrow, "PAGE", 1 << 30)
+    monkeypatch.setattr(untrusted_arrow, "MOST_PAGES", pages)
+    assert read_parquet(raw, 1 << 20).num_rows == 6
+    monkeypatch.setattr(untrusted_arrow, "MOST_PAGES", pages - 1)
+    with pytest.raises(DataError, match="more than 11 pages"):
+        read_parquet(raw, 1 << 20)
+    assert read_parquet(raw, 1 << 20, wanted=["c1"]).column_names == ["c1"]  # six pages
+    monkeypatch.setattr(untrusted_arrow, "MOST_PAGES", 0)
+    monkeypatch.setattr(untrusted_arrow, "PAGE", len(raw) // pages)  # a page for every so many bytes of the file
+    assert read_parquet(raw, 1 << 20).num_rows == 6
+
+
+def test_what_a_table_takes_is_known_beforehand() -> None:
+    """Each value counts 16 bytes beside those of its page: 100 numbers of 8 bytes are 2,400."""
+    raw = parquet(rows=100, write_batch_size=1000)
+    with pytest.raises(DataError, match="larger than 0 MiB"):
+        read_parquet(raw, 2399)
+    assert read_parquet(raw, 2500)["c0"].to_pylist() == [1.0] * 100
+    assert most_unpacked(1) == 128 << 20
+    assert most_unpacked(1 << 20) == 256 << 20
+    assert most_unpacked(1 << 25) == 1 << 30
+    assert most_unpacked(1 << 30) == 16 << 30

@@ -41,8 +41,9 @@ def test_roa_behaviour_is_the_mixture_with_the_argmin(name: str, steps: int) -> 
 @pytest.mark.statistical
 def test_roa_on_real_actions_takes_the_best_quantile_and_gives_it_no_weight(base_seed: int) -> None:
     """ρ = 1: each action is the quantile i/10 with the least ‖S + g‖₁. ρ = ¼: a quarter has weight 0.
-    P(false) ≤ 1e-4: 4 standard errors. Catches a share of 0.22 or 0.28."""
-    from scipy.stats import norm
+    The rest is drawn from π_e: its quantiles are uniform (Kolmogorov and Smirnov).
+    P(false) ≤ 1e-4: 4 standard errors, a p-value of 1e-5. Catches a share of 0.22 or 0.28, and quantiles off by 0.05."""
+    from scipy.stats import kstest, norm
 
     policy = double_policy("cartpole-continuous")
     data = trial("cartpole-continuous", ROA(1.0), policy=policy, steps=25)
@@ -58,6 +59,9 @@ def test_roa_on_real_actions_takes_the_best_quantile_and_gives_it_no_weight(base
     searched = np.isposinf(mixed.log_b)
     assert abs(searched.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 4000)
     np.testing.assert_allclose(mixed.log_b[~searched], mixed.log_e[~searched] + np.log(0.75), rtol=1e-12)
+    out = np.array([policy.outputs(s) for s in mixed.observations[~searched]])
+    quantiles = norm.cdf((mixed.actions[~searched, 0] - np.tanh(out[:, 0])) / np.logaddexp(0.0, out[:, 1]))
+    assert kstest(quantiles, "uniform").pvalue > 1e-5
     log_w = trajectory_log_weights(mixed)
     first = np.concatenate([[0], mixed.ends[:-1]])
     any_searched = np.logical_or.reduceat(searched[: mixed.ends[-1]], first)
