@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evenroll.domains.catalogue import get_domain
+from evenroll.domains.tabular import tabular_environment
 from evenroll.policies import TabularSoftmax
 from evenroll.policies.heads import LEAST_RATIO
 from evenroll.samplers import Auto, OnPolicy, Sampler
@@ -56,3 +57,22 @@ def test_a_table_is_tilted_by_its_definition(gamma: float) -> None:
         N[s], ones[s], twos[s] = (total + gamma ** (2 * t) * t**i for i, total in enumerate((N[s], ones[s], twos[s])))
         S[s], late[s] = S[s] + gamma**t * x, late[s] + gamma**t * t * x
     assert np.abs(data.log_b - data.log_e).max() > 0.5
+
+
+def test_the_largest_divergence_is_kept_beside_an_impossible_action() -> None:
+    """KL ≤ 1e-4 leaves an action of probability p ≥ 0.2 a ratio within √(2 · 1e-4 / p) ≈ 0.03 of 1."""
+    policy = TabularSoftmax.from_probabilities([[0.2, 0.0, 0.5, 0.3], [0.0, 0.4, 0.2, 0.4]])
+    env = tabular_environment(np.full((2, 4, 2), 0.5), np.zeros((2, 4)), [0.5, 0.5])
+    free = trial("gridworld", Auto(), policy=policy, env=env, steps=600)
+    held = trial("gridworld", Auto(max_kl=1e-4), policy=policy, env=env, steps=600)
+    assert np.abs(free.log_b - free.log_e).max() > 0.3
+    assert 0.005 < np.abs(held.log_b - held.log_e).max() < 0.04
+    for data in (free, held):
+        assert set(zip(data.observations[:, 0], data.actions[:, 0], strict=True)) == {
+            (0, 0),
+            (0, 2),
+            (0, 3),
+            (1, 1),
+            (1, 2),
+            (1, 3),
+        }

@@ -11,6 +11,7 @@ import ast
 import functools
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from pathlib import Path
 from tools.mutants.bug import PACKAGE, ROOT, Bug
 
 COPIED = ("src", "tests", "tools", "examples", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile")
+PATIENCE = 6  # a busy machine gives the tests a part of its time only; a choice
 COMPILES = ("njit", "piece", "intrinsic", "overload", "compiled")  # in a decorator: what follows becomes machine code
 STAMP = "(compiled_sources_digest(), cache._cache_file._source_stamp)"
 READ = '''
@@ -155,16 +157,20 @@ def keep_machine_code(planted: Path, sound: Path, bug: Bug) -> None:
 def run(copy: Path, tests: tuple[str, ...], limit: float, without: Collection[str] = ()) -> Outcome:
     """Runs the tests up to the first that fails, and ends them, with whatever they have started, when the time is over.
 
+    limit    seconds of the processor's time, so that what else the machine has to do is not taken for a bug; tests that wait
+             for nothing are ended when `PATIENCE` times as many have passed
     without  tests that are left out, because they fail without any bug, too
     """
-    env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"} | {"PYTHONPATH": str(copy / "src")}
+    env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+    env |= {"PYTHONPATH": str(copy / "src"), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider", *tests]
     command += [f"--deselect={test}" for test in without]
+    command = ["/bin/sh", "-c", f'ulimit -t {math.ceil(limit)}; exec "$@"', "sh", *command]
     started = time.perf_counter()
     out = (copy / "output.txt").open("w+")
     with out, subprocess.Popen(command, cwd=copy, env=env, stdout=out, stderr=out, start_new_session=True) as process:
         try:
-            code = process.wait(limit)
+            code = process.wait(PATIENCE * limit)
         except subprocess.TimeoutExpired:
             return Outcome("time", "", time.perf_counter() - started)
         finally:
@@ -177,6 +183,8 @@ def run(copy: Path, tests: tuple[str, ...], limit: float, without: Collection[st
         text = out.read()
     if code == 0:
         return Outcome("survives", "", seconds)
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return Outcome("time", "", seconds)
     failures = (line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR ")))
     failed = [line.split(maxsplit=1)[1].split(" - ")[0] for line in failures]
     if failed:
