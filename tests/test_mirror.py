@@ -25,7 +25,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "policies/heads": ("policies/test_mlp.py", "autograd checks the scores of both heads"),
     "policies/interface": ("policies/test_mlp.py", "autograd checks what is called through it"),
     "policies/mlp_pieces": ("policies/test_mlp.py", "autograd checks forward and backward pass"),
-    "collection/recorded": ("collection/test_recorder.py", "what is recorded is assembled there"),
     "samplers/base": ("contract/test_samplers.py", "every sampler is one of these"),
     "study/domain_pictures": ("study/test_figures.py", "the figure is drawn there"),
     "study/laws": ("study/test_claims_theory.py", "what they compute is judged there"),

@@ -16,7 +16,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize
 
 import evenroll
-from evenroll.adapters.surroundings import environment_name, layers, time_limit, warnings_of
+from evenroll.adapters.surroundings import cut_after, environment_name, layers, time_limit, warnings_of
 from evenroll.policies import MLP
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -168,6 +168,15 @@ def test_a_time_limit_is_found(wrap: Any) -> None:
         env = wrap(make)
         assert time_limit(env) == limit
         env.close()
+
+
+def test_a_cut_that_is_certain_is_that_of_a_wrapper() -> None:
+    """What the registration says no longer holds where somebody has taken the wrapper off."""
+    assert cut_after(POLE()) == 500
+    assert cut_after(POLE().unwrapped) is None
+    assert cut_after(gym.wrappers.TimeLimit(Tripled(POLE()), 70)) == 70
+    assert cut_after(gym.wrappers.TimeLimit(POLE(), 700)) == 500
+    assert cut_after(Games()) is None
 
 
 def test_walking_ends_where_wrappers_hold_each_other() -> None:

@@ -98,6 +98,21 @@ def test_an_environment_that_refuses_keeps_its_episodes() -> None:
     assert "before done" in result.in_words()
 
 
+class Broken(Begun):
+    """From the fifteenth reset on it begins nowhere."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        seen, info = super().reset(seed=seed, options=options)
+        return (seen if len(self.seeds) < 15 else seen * np.nan), info
+
+
+def test_a_reset_that_begins_nowhere_is_left_out() -> None:
+    result = evenroll.evaluate(Broken(), either, episodes=10, resets=50)
+    assert (result.episodes, result.resets) == (10, 4)
+    assert "a further reset gave an observation that is not finite" in result.in_words()
+    assert result.low < result.value < result.high
+
+
 def test_domains_are_reset_too() -> None:
     known = evenroll.evaluate("cartpole", episodes=50, resets=400)
     assert known.resets == 400

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import evenroll
+from evenroll.adapters.start_seeds import start_seed
 from evenroll.errors import NoEstimate
 from evenroll.evaluation.looking import left_out
 
@@ -92,3 +93,85 @@ def test_the_share_of_the_actions_is_told_where_there_is_enough_to_tell() -> Non
     few, many = (evenroll.evaluate(Rich(1.0), either, episodes=n) for n in (7, 40))
     assert few.action_share is None
     assert many.action_share == pytest.approx(1.0, abs=0.05)
+
+
+class Brief(gym.Env):
+    """Each step pays 1 and is the last with probability 0.02; at most `most` steps, which only the environment knows of."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, most: int = 10**9, chance: float = 0.02, shift: float = 0.0) -> None:
+        self.most, self.chance, self.shift = most, chance, shift
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        over = self.np_random.random() < self.chance
+        reward = 1.0 if self.shift == 0.0 else self.shift + 1e-3 * self.np_random.standard_normal()
+        return np.zeros(1, np.float32), reward, over, self.t >= self.most, {}
+
+
+def always(observation: Any) -> int:
+    return 1
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_no_length_is_beyond_the_time_limit(gamma: float) -> None:
+    """Most of 14 episodes are cut after 20 steps, and a few are shorter: mean + t · s/√n is more than 20."""
+    settings: dict[str, Any] = {"episodes": 14, "gamma": gamma, "seed": 4}
+    free = evenroll.evaluate(Brief(20), always, **settings).quantities["length"]
+    limited = evenroll.evaluate(gym.wrappers.TimeLimit(Brief(), 20), always, **settings).quantities["length"]
+    ours = evenroll.evaluate(Brief(), always, horizon=20, **settings).quantities["length"]
+    assert free.high > 20.0
+    assert limited == ours
+    assert (limited.value, limited.low, limited.high) == (free.value, free.low, 20.0)
+
+
+def test_equal_lengths_are_between_one_and_the_time_limit() -> None:
+    found = evenroll.evaluate(gym.wrappers.TimeLimit(Brief(chance=0.0), 20), always, episodes=30)
+    rare = 1.0 - 0.025 ** (1 / 30)  # Clopper and Pearson's bound for what was never seen in 30 episodes
+    length = found.quantities["length"]
+    assert (length.value, length.high) == (20.0, 20.0)
+    assert length.low == pytest.approx(20.0 - 19.0 * rare)
+
+
+def test_the_number_that_is_printed_lies_in_its_interval() -> None:
+    """Returns of 12,345.678 ± 0.001: five digits would be 12,346."""
+    found = evenroll.evaluate(Brief(most=1, shift=12345.678), always, episodes=10)
+    assert found.half_width < 0.002
+    for text in (str(found), found.in_words(), found.in_words().partition(":")[2], str(found.mean)):
+        number = float(re.search(r"\d+\.\d+", text)[0])  # type: ignore[index]
+        assert abs(number - found.value) <= found.half_width * 1.1
+
+
+def test_numbers_of_a_report_by_hand() -> None:
+    """Every count and every level of one evaluation, recomputed from what the environment did."""
+    from scipy import stats
+
+    env = Brief(most=20, chance=0.05)
+    lengths = []
+    for episode in range(25):
+        env.reset(seed=start_seed(9, episode))
+        over = False
+        while not over:
+            _, _, ended, cut, _ = env.step(1)
+            over = ended or cut
+        lengths.append((env.t, bool(ended)))
+    T = np.array([t for t, _ in lengths], dtype=float)
+    found = evenroll.evaluate(Brief(most=20, chance=0.05), always, episodes=25, seed=9, confidence=0.9, resets=0)
+    half = stats.t.ppf(0.95, 24) * T.std(ddof=1) / 5.0
+    assert (found.episodes, found.steps, found.seed, found.confidence) == (25, int(T.sum()), 9, 0.9)
+    assert (found.terminated, found.truncated, found.unfinished) == (
+        sum(e for _, e in lengths),
+        25 - sum(e for _, e in lengths),
+        0,
+    )
+    assert found.mean.value == pytest.approx(T.mean())
+    assert (found.mean.low, found.mean.high) == pytest.approx((T.mean() - half, T.mean() + half))
+    z = stats.norm.ppf(0.95)
+    assert found.on_policy_episodes == pytest.approx((z * T.std(ddof=1) / found.half_width) ** 2)

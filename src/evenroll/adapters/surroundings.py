@@ -156,3 +156,9 @@ def time_limit(env: Any) -> int | None:
         found += [getattr(layer, name, None) for name in ("_max_episode_steps", "max_episode_steps")]
         found.append(getattr(getattr(layer, "spec", None), "max_episode_steps", None))
     return max((limit for limit in found if type(limit) is int and limit > 0), default=None)
+
+
+def cut_after(env: Any) -> int | None:
+    """After how many steps a wrapper of this single environment surely cuts an episode; None where none is known to."""
+    limits = [layer._max_episode_steps for layer in layers(env) if isinstance(layer, gym.wrappers.TimeLimit)]
+    return min((limit for limit in limits if type(limit) is int and limit > 0), default=None)

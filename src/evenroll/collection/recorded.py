@@ -64,7 +64,10 @@ def columns_for(model: Model, keep: bool | None) -> tuple[Columns, bool]:
 
 
 def success_of(info: Any) -> float:
-    """Whether an `info` says that its trajectory succeeded: 1 or 0, or nan where it does not say."""
+    """Whether an `info` says that its trajectory succeeded: 1 or 0, or nan where it does not say.
+
+    A number that is neither 0 nor 1, such as a score or a rate, does not say so.
+    """
     if info is None:
         return math.nan
     if not isinstance(info, Mapping):
@@ -74,7 +77,8 @@ def success_of(info: Any) -> float:
             flag = border.numbers(f"info[{name!r}]", info[name])
             if flag.size != 1:
                 raise SpecError(f"info[{name!r}] must be one truth value, not {list(flag.shape)} of them")
-            return math.nan if np.isnan(flag).any() else float(bool(flag.reshape(-1)[0]))
+            value = float(flag.reshape(-1)[0])
+            return value if value in (0.0, 1.0) else math.nan
     return math.nan
 
 

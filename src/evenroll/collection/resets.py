@@ -81,7 +81,11 @@ def reset_further(resets: Resets, wanted: int, env: Any, model: Model, seed: int
             n = 1 if lanes is None else lanes.n
             if masks is not None:
                 batch = joined(model.observations, batch, masks(info), n)
-            resets.rows.append(model.observations.rows(batch))
+            rows = model.observations.rows(batch)
+            if not np.isfinite(rows).all():
+                resets.why = "a further reset gave an observation that is not finite"
+                return
+            resets.rows.append(rows)
     except Exception as error:  # a wrapper may refuse: the episodes are there all the same
         resets.why = f"a further reset failed ({type(error).__name__}: {error})"
 

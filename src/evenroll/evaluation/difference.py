@@ -33,7 +33,7 @@ from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
-from evenroll.text.numbers import with_interval
+from evenroll.text.numbers import precise, with_interval
 from evenroll.text.specs import whole_number
 
 FEWEST = 4  # episodes of each policy that a difference needs
@@ -74,7 +74,7 @@ class Difference:
         return {**asdict(self), "first": self.first.to_json(), "second": self.second.to_json()}
 
     def __str__(self) -> str:
-        number = with_interval(self.value, self.low, self.high, "+.5g", f"{100 * self.confidence:g} %")
+        number = with_interval(self.value, self.low, self.high, "+", f"{100 * self.confidence:g} %")
         return f"{number}{' (no interval)' if self.low is None else ''}, {self.first.episodes} episodes each" + (
             ", interrupted" if self.interrupted else ""
         )
@@ -84,7 +84,8 @@ class Difference:
         return self._found() + "".join(f" Warning: {text}." for text in both)
 
     def _found(self) -> str:
-        values = f"{self.first.value:.5g} against {self.second.value:.5g}"
+        half = self.half_width or 0.0
+        values = f"{precise(self.first.value, half)} against {precise(self.second.value, half)}"
         if self.low is None or self.high is None:
             return f"Which is better cannot be told: {values}; no interval: {self.why}."
         if self.low > 0.0:
@@ -94,7 +95,8 @@ class Difference:
         else:
             verdict = "Which is better cannot be told yet"
         note = "" if self.note is None else f" Note: {self.note}."
-        return f"{verdict}: {values}, a difference of {self.low:+.5g} … {self.high:+.5g}.{note}"
+        low, high = precise(self.low, half, sign="+"), precise(self.high, half, sign="+")
+        return f"{verdict}: {values}, a difference of {low} … {high}.{note}"
 
 
 def difference(

@@ -15,7 +15,9 @@ def seen(source: Source, data: Rollouts | None = None) -> Seen:
     """What a report says of a source. `data` are its rollouts, if they are at hand already."""
     data = source.rollouts() if data is None else data
     about = (source.described, source.name, source.seed, source.remark, source.warnings, source.certain)
-    return Seen(data, source.policy, source.sampler, source.divergence, *about, source.open_episodes, source.resets.why)
+    return Seen(
+        data, source.policy, source.sampler, source.divergence, *about, source.open_episodes, source.resets.why, source.limit
+    )
 
 
 def result_so_far(source: Source, data: Rollouts, look: Look, confidence: float) -> Evaluation | None:

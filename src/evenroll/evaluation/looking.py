@@ -33,7 +33,6 @@ from evenroll.samplers import Sampler
 
 MEAN = get_estimator("mc")
 WORTH_TELLING = 0.2  # a bias of a fifth of the standard error costs a 95 % interval half a percent of coverage; a choice
-BOUNDS = {"length": (1.0, math.inf), "success": (0.0, 1.0)}  # what a quantity can be at all
 
 
 @dataclass(frozen=True)
@@ -139,6 +138,7 @@ class Seen:
     certain    whether the environment is known to leave nothing to chance
     open_episodes  how many episodes had begun and not ended when the data was looked at, so that they do not count
     no_resets  why there are no further resets, or fewer than were asked for
+    limit      the number of steps that no episode can exceed, if there is one that is known
     """
 
     data: Rollouts
@@ -153,6 +153,7 @@ class Seen:
     certain: bool = False
     open_episodes: int = 0
     no_resets: str | None = None
+    limit: int | None = None
 
     @functools.cached_property
     def fit(self) -> ScoreRegression | None:
@@ -259,22 +260,27 @@ def left_out(data: Rollouts, episodes: int) -> tuple[str, ...]:
 def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
     """Other means over the same trajectories. Each is the undiscounted return of other rewards (`other_rewards`)."""
     data = seen.data
+    known = seen.limit is not None and data.episodes > 0 and 1 < data.lengths.max() <= seen.limit
+    longest = float(seen.limit) if known and seen.limit is not None else math.inf
+    possible = {"length": (1.0, longest), "success": (0.0, 1.0)}  # what a quantity can be at all
     result: dict[str, Quantity] = {}
-    known: list[tuple[np.ndarray, str]] = []
+    done: list[tuple[np.ndarray, str]] = []
     for name, rewards in other_rewards(data).items():
-        same = next((other for before, other in known if np.array_equal(before, rewards)), None)
+        same = next((other for before, other in done if np.array_equal(before, rewards)), None)
         if same is not None and name != "success":  # if the reward is 1 a step, the return is the length
-            result[name] = result[same]
-            continue
+            low, high = result[same].low, result[same].high
+            if low is not None and high is not None:
+                result[name] = Quantity(result[same].value, max(low, possible[name][0]), min(high, possible[name][1]))
+                continue
         owner = np.repeat(np.arange(data.episodes), data.lengths)
         returns = np.bincount(owner, rewards[: len(owner)], minlength=data.episodes)
         variant = replace(seen, data=replace(data, gamma=1.0, returns=returns, rewards=rewards))
         try:
-            value, interval = variant.look(Look(MEAN, bounds=BOUNDS.get(name)), confidence)
+            value, interval = variant.look(Look(MEAN, bounds=possible.get(name)), confidence)
         except NoEstimate:
             continue
         result[name] = _quantity(value, interval)
-        known.append((rewards, name))
+        done.append((rewards, name))
     return result
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evenroll.evaluation.noise import NoiseBudget
-from evenroll.text.numbers import with_interval
+from evenroll.text.numbers import precise, with_interval
 
 WORTH_A_WORD = 1.1  # a gain is mentioned if on-policy sampling would need more than this many times the episodes; a choice
 
@@ -136,18 +136,16 @@ class Evaluation:
         return self._found() + "".join(f" Warning: {text}." for text in self.warnings)
 
     def _found(self) -> str:
-        if self.low is None:
+        if self.low is None or self.high is None:
             remark = "" if self.remark is None else f" {self.remark[0].upper()}{self.remark[1:]}."
             return f"The policy is worth about {self.value:.5g}; no interval: {self.why}.{remark}"
         level = f"{100 * self.confidence:g} %"
         if self._known is not None:
             text = f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."
         else:
-            number = with_interval(self.value, self.low, self.high)
-            ends = f"({level}: {self.low:.5g} … {self.high:.5g})"
-            text = (
-                f"The policy is worth {number} {ends}." if "±" in number else f"The policy is worth {self.value:.5g} {ends}."
-            )
+            number, half = with_interval(self.value, self.low, self.high), self.half_width or 0.0
+            number = number if "±" in number else precise(self.value, half)
+            text = f"The policy is worth {number} ({level}: {precise(self.low, half)} … {precise(self.high, half)})."
             text += f" Note: {self.note}." if self.note else ""
         if self.on_policy_episodes is not None and not self.exact and self.interval == "score":
             times = self.on_policy_episodes / self.episodes

@@ -17,7 +17,7 @@ import numpy as np
 from evenroll.adapters.loading import as_environment, load_domain
 from evenroll.adapters.model import as_model
 from evenroll.adapters.normalization import is_normalised, unnormalised
-from evenroll.adapters.surroundings import environment_name, warnings_of
+from evenroll.adapters.surroundings import cut_after, environment_name, warnings_of
 from evenroll.adapters.vector_environments import as_lanes, spaces_of
 from evenroll.collection.balance import Divergence, action_stream
 from evenroll.collection.environments import collect
@@ -54,6 +54,7 @@ class Source(Protocol):
     steps      how many new steps were taken so far
     resets     what further resets have shown, beside those that the episodes began with
     open_episodes  how many episodes have begun and not ended
+    limit      the number of steps that no new episode can exceed, if there is one that is known
     """
 
     name: str
@@ -64,6 +65,7 @@ class Source(Protocol):
     warnings: tuple[str, ...]
     resets: Resets
     certain: bool
+    limit: int | None
 
     @property
     def remark(self) -> str | None: ...
@@ -110,12 +112,14 @@ class DomainSource:
         self.policy: Policy | None = engine
         self.sampler = get_sampler(sampler, domain.paper, initial is not None)
         known = domain.known_truth(engine) if self.sampler.needs_weights else None
+        longest = domain.horizon if horizon is None else whole_number("horizon", horizon, 1)
+        self.limit: int | None = longest
         self.driver = Driver(
             engine,
             self.sampler,
             action_stream(seed, initial),
             gamma=gamma,
-            horizon=domain.horizon if horizon is None else whole_number("horizon", horizon, 1),
+            horizon=longest,
             record_steps=True,
             value=known.value if known else 1.0,
             initial=None if initial is None else see(model, initial),
@@ -209,6 +213,8 @@ class EnvironmentSource:
             deterministic=deterministic,
         )
         self.name, self.seed = environment_name(self.env), seed
+        cut = cut_after(self.env) if lanes is None else None
+        self.limit = min((n for n in (horizon, cut) if n is not None), default=None)
         missing = () if is_normalised(self.env) else unnormalised(policy)
         self.warnings = tuple(dict.fromkeys((*warned, *missing, *warnings_of(self.env))))
         for text in self.warnings:
