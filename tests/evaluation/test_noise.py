@@ -59,6 +59,8 @@ def test_the_budget_of_a_fit() -> None:
     assert noise_budget(None, 100) is None
     alone = ScoreRegression(1.0, 0.1, 10, 0.0, 0.0, actions=Share(1.5, 0.03))
     assert noise_budget(alone, 8) == NoiseBudget(1.0, 0.03, None, None, 0.0)
+    more = ScoreRegression(1.0, 0.1, 10, 0.0, 0.0, actions=Share(0.0, 0.0), starts=Share(1.00003, 0.02))
+    assert noise_budget(more, 8) == NoiseBudget(0.0, 0.0, 1.0, 0.02, 0.0)
     assert noise_budget(ScoreRegression(1.0, 0.1, 10, 0.0, 0.0, actions=Share(math.nan, 0.0)), 8) is None
 
 

@@ -58,6 +58,6 @@ def noise_budget(fit: ScoreRegression | None, episodes: int) -> NoiseBudget | No
     starts = fit.starts
     return NoiseBudget(
         min(fit.actions.value, 1.0), fit.actions.error,
-        None if starts is None else starts.value, None if starts is None else starts.error,
+        None if starts is None else min(starts.value, 1.0), None if starts is None else starts.error,
         1.0 - fit.explained,
     )  # fmt: skip
