@@ -11,9 +11,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
 from evenroll.adapters.model import as_model
-from evenroll.adapters.spaces import Actions, Observations
+from evenroll.adapters.spaces import MOST_WHOLE, Actions, Observations, check_fit
 from evenroll.collection.environments import collect
-from evenroll.errors import SpecError
+from evenroll.errors import PolicyError, SpecError
 from evenroll.evaluation.collector import Collector
 from tests.helpers import RING_LOGITS, STATES, Ring, StructuredWalk
 
@@ -170,3 +170,115 @@ def test_a_policy_on_numbered_states_is_asked_by_the_environments_numbers(kind: 
     within = np.setdiff1d(np.arange(len(s)), data.ends - 1)
     np.testing.assert_array_equal(s[within + 1], (s[within] + a[within] + 1) % 4)  # action 0 is the environment's 1
     np.testing.assert_array_equal(data.rewards, 3.0 + (s + a + 1) % 4)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gym.spaces.Discrete(5, start=-3),
+        gym.spaces.MultiDiscrete([2, 30], start=[7, -40]),
+        gym.spaces.MultiBinary((2, 3)),
+        gym.spaces.Box(0, 255, (3, 2), np.uint8),
+        gym.spaces.Box(np.float32([-2.0, 5.0]), np.float32([-1.0, 1e5])),
+        gym.spaces.Box(np.float32([0.0, -np.inf]), np.float32([np.inf, 3.0])),
+    ],
+    ids=str,
+)
+def test_probes_lie_in_the_space_and_reach_its_ends(space: gym.Space) -> None:
+    """Each kind as it is; bounded numbers fill their range, and others get ever larger."""
+    probes = Observations.of(space).probes(600)
+    assert len(probes) == 600
+    assert probes.dtype == (np.int64 if isinstance(space, gym.spaces.Discrete) else space.dtype)
+    assert all(space.contains(x if x.shape else int(x)) for x in probes)
+    if isinstance(space, gym.spaces.Box):
+        low, high = space.low.astype(float), space.high.astype(float)
+        bounded = np.isfinite(high - low)
+        share = (probes - np.where(bounded, low, 0.0)) / np.where(bounded, high - low, 1.0)
+        assert np.where(bounded, share.min(axis=0), 0.0).max() < 0.05
+        assert np.where(bounded, share.max(axis=0), 1.0).min() > 0.95
+        assert np.abs(np.where(bounded, 0.0, probes[:200])).max() < 0.6
+        assert bounded.all() or np.abs(np.where(bounded, 0.0, probes[400:])).max() > 10.0
+    else:
+        every = probes.reshape(600, -1)
+        n = int(space.n) if isinstance(space, gym.spaces.Discrete) else 2
+        assert all(len(np.unique(column)) >= n for column in every.T)
+
+
+def test_what_is_beyond_the_bounds() -> None:
+    """One number of a row is enough; rounding does not count where actions were played."""
+    actions = Actions.of(gym.spaces.Box(np.float32([-2.0, 0.0]), np.float32([3.0, 1.0])))
+    rows = np.array([[0.0, 0.5], [3.0, 1.0], [-2.0, 0.0], [3.1, 0.5], [0.0, -0.1], [-2.1, 1.1]])
+    assert actions.clipped(rows) == 0.5
+    assert not actions.outside(rows[:3] + 1e-7)
+    assert not actions.outside(rows[:3] - 1e-7)
+    assert actions.outside(rows[3:4])
+    assert actions.outside(rows[4:5])
+    assert Actions.of(gym.spaces.Discrete(3)).clipped(rows) == 0.0
+
+
+def test_the_same_actions() -> None:
+    whole, real = Actions.of(gym.spaces.MultiDiscrete([4, 4])), Actions.of(gym.spaces.Box(-9.0, 9.0, (2,)))
+    a = np.array([[1.0, 2.0], [3.0, 0.0]])
+    assert whole.same(a, a)
+    assert not whole.same(a, a + np.array([[0.0, 0.0], [0.0, 1.0]]))
+    assert real.same(a, a + 1e-6)
+    assert not real.same(a, a + np.array([[0.0, 0.0], [0.0, 0.01]]))
+    assert real.same(np.empty((0, 2)), np.empty((0, 2)))
+
+
+def test_actions_of_several_parts() -> None:
+    """A row has the parts one after the other, in the order of the space; mixed kinds count as real numbers."""
+    where = gym.spaces.Box(-1.0, 1.0, (2,))
+    mixed = Actions.of(gym.spaces.Dict({"kind": gym.spaces.Discrete(3, start=5), "where": where}))
+    assert (mixed.choices, mixed.real, mixed.dim, mixed.mixed) == ((), 3, 3, True)
+    alone = mixed.to_env(np.array([2.0, 0.5, -7.0]))
+    assert alone["kind"] == 7
+    np.testing.assert_array_equal(alone["where"], [0.5, -1.0])
+    both = mixed.to_envs(np.array([[2.0, 0.5, -0.25], [0.0, 0.0, 1.0]]))
+    np.testing.assert_array_equal(both["kind"], [7, 5])
+    np.testing.assert_array_equal(mixed.from_env(both), [[2.0, 0.5, -0.25], [0.0, 0.0, 1.0]])
+    again = mixed.batch([both, both])
+    assert (again["kind"].shape, again["where"].shape) == ((4,), (4, 2))
+    discrete = Actions.of(gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.MultiDiscrete([3, 4])]))
+    assert (discrete.choices, discrete.real, discrete.dim, discrete.mixed) == ((2, 3, 4), 0, 3, False)
+    one, several = discrete.to_env(np.array([1.0, 2.0, 3.0]))
+    assert (one, several.tolist()) == (1, [2, 3])
+    plain = Actions.of(gym.spaces.Tuple([where, gym.spaces.Box(0.0, 4.0, (1,))]))
+    assert (plain.real, plain.mixed) == (3, False)
+    assert plain.clipped(np.array([[0.0, 0.0, 3.0], [0.0, 0.0, 5.0]])) == 0.5
+
+
+def test_whole_numbers_of_a_box_are_counted() -> None:
+    assert Actions.of(gym.spaces.Box(-1, 3, (2,), np.int32)).choices == (5, 5)
+    assert Actions.of(gym.spaces.Box(0, MOST_WHOLE - 1, (1,), np.int64)).choices == (MOST_WHOLE,)
+    with pytest.raises(SpecError, match="not supported"):
+        Actions.of(gym.spaces.Box(0, MOST_WHOLE, (1,), np.int64))
+
+
+@pytest.mark.parametrize(
+    ("parts", "lanes"),
+    [
+        ({"a": np.zeros((2, 3)), "b": np.zeros(2)}, 3),
+        ({"a": np.zeros((2, 2)), "b": np.zeros(2)}, 2),
+        ({"a": np.zeros((2, 3)), "b": np.zeros(3)}, 2),
+        ({"a": np.zeros((2, 3)), "b": np.zeros((2, 2))}, 2),
+    ],
+)
+def test_parts_that_do_not_fit_their_lanes_are_refused(parts: dict, lanes: int) -> None:
+    observations = Observations.of(gym.spaces.Dict({"a": gym.spaces.Box(0.0, 1.0, (3,)), "b": gym.spaces.Discrete(4)}))
+    sound = {"a": np.zeros((2, 3)), "b": np.zeros(2)}
+    assert observations.fitted(sound, 2)["b"].shape == (2,)
+    assert observations.rows(sound).shape == (2, 4)
+    with pytest.raises(SpecError, match="a part of the observations has shape"):
+        observations.fitted(parts, lanes)
+
+
+def test_observations_of_another_size_are_refused() -> None:
+    observations = Observations.of(gym.spaces.Box(-1.0, 1.0, (2, 3)))
+    assert observations.rows(np.zeros((5, 2, 3))).shape == (5, 6)
+    for wrong in (np.zeros((5, 2, 2)), np.zeros(()), np.zeros((5, 7))):
+        with pytest.raises(SpecError, match="an observation has 6 numbers"):
+            observations.rows(wrong)
+    check_fit("it", 6, observations)
+    with pytest.raises(PolicyError, match="it takes observations of 5 numbers, the environment's have 6"):
+        check_fit("it", 5, observations)

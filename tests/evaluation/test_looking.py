@@ -55,6 +55,18 @@ def test_returns_that_overflow_are_refused() -> None:
         evenroll.evaluate(Rich(8e307), either, sampler="os", episodes=40)
 
 
+@pytest.mark.parametrize("scale", [1e-145, 1e-200, 1e-310])
+@pytest.mark.parametrize("sampler", ["os", "auto"])
+def test_squares_that_vanish_leave_no_interval(sampler: str, scale: float) -> None:
+    """Returns that differ, and an interval of no width: "3e-200 ± 0" was said of them."""
+    result = evenroll.evaluate(Rich(scale), either, sampler=sampler, episodes=40)
+    assert 2.0 * scale <= result.value <= 4.0 * scale * (1.0 + 1e-9)
+    assert (result.low, result.high) == (None, None)
+    assert "scale the rewards" in result.why
+    small = evenroll.evaluate(Rich(1e-130), either, sampler=sampler, episodes=40)
+    assert 0.0 < small.low < small.high
+
+
 SPACES = {"observation_space": Rich.observation_space, "action_space": Rich.action_space}
 
 

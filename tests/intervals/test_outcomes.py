@@ -14,7 +14,8 @@ import evenroll
 from evenroll import Driver, TabularSoftmax, get_domain, tabular_domain
 from evenroll.errors import SpecError
 from evenroll.estimators import get_estimator
-from evenroll.intervals.balanced import estimate_with_interval
+from evenroll.estimators.score_regression import ScoreRegression
+from evenroll.intervals.balanced import estimate_with_interval, outcomes_interval
 from evenroll.intervals.independent import Interval, NoInterval, binomial
 from evenroll.intervals.outcomes import (
     around,
@@ -186,6 +187,41 @@ def test_effective_outcomes_are_those_of_the_standard_error() -> None:
     assert effective_outcomes(0.2, error, 98, 100, 0.95) == pytest.approx(400, rel=0.01)
     assert effective_outcomes(0.2, error, 3, 100, 0.95) < 200  # little is known of the error itself
     assert effective_outcomes(0.2, 0.0, 98, 100, 0.95) == 100
+
+
+def shares_of(often: int, n: int, estimate: float, fit: ScoreRegression) -> tuple[Interval, tuple[float, float]]:
+    """The interval of `often` returns of 6 among n that are −4 otherwise, and its ends as shares of the way between them."""
+    found = outcomes_interval(fit, np.where(np.arange(n) < often, 6.0, -4.0), (-4.0, 6.0), estimate, 0.95)
+    return found, ((found.low + 4.0) / 10.0, (found.high + 4.0) / 10.0)
+
+
+def test_balanced_outcomes_by_hand() -> None:
+    """The share is the regression's, 0.42, and so is the number of outcomes that it is worth; the estimate lies within."""
+    fit = ScoreRegression(0.2, 0.3, 97, 0.0, 0.0)
+    found, ends = shares_of(40, 100, 0.2, fit)
+    worth = 0.42 * 0.58 / 0.03**2 * (stats.t.ppf(0.975, 99) / stats.t.ppf(0.975, 97)) ** 2
+    assert ends == pytest.approx(binomial(0.42 * worth, worth))
+    assert (found.kind, found.fallback, found.note) == ("score", False, "returns are -4 or 6")
+    _, unseen = shares_of(40, 100, 0.2, replace(fit, unseen=0.05))
+    assert unseen == pytest.approx((ends[0] - 0.05, ends[1] + 0.05))
+    _, below = shares_of(40, 100, -2.0, fit)
+    assert below == pytest.approx((0.2, ends[1]))
+    _, above = shares_of(40, 100, 4.0, fit)
+    assert above == pytest.approx((ends[0], 0.8))
+    _, all_of_it = shares_of(40, 100, 0.2, replace(fit, unseen=0.9))
+    assert all_of_it == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("often", "n", "trusted"), [(9, 100, False), (10, 100, True), (90, 100, True), (91, 100, False)])
+def test_rare_outcomes_are_counted_as_independent_ones(often: int, n: int, trusted: bool) -> None:
+    """Fewer than ten of a kind do not show how much balancing has helped: then the share is that of the returns."""
+    fit = ScoreRegression(-4.0 + 10.0 * 0.3, 0.2, 97, 0.0, 0.0)
+    found, ends = shares_of(often, n, fit.value, fit)
+    assert found.fallback is not trusted
+    assert ("as wide as for independent trajectories" in str(found.note)) is not trusted
+    if not trusted:
+        low, high = binomial(often, n)
+        assert ends == pytest.approx((min(low, 0.3), max(high, 0.3)))
 
 
 @pytest.mark.statistical

@@ -10,7 +10,7 @@ import pytest
 
 from evenroll.errors import SpecError
 from evenroll.study import compare
-from evenroll.study.leaderboard import cells, leaderboard, markdown, matrix, write
+from evenroll.study.leaderboard import BoardRow, _row, _short, cells, leaderboard, markdown, matrix, write
 
 METHODS = ("os/mc", "os/fqe", "ros/mc", "init+ros/mc", "odi/pdis")
 
@@ -63,3 +63,58 @@ def test_files(tmp_path) -> None:
     assert "roa:rho=1/mc" in text
     assert "inf" not in text
     assert paths[2].stat().st_size > 10_000
+
+
+def test_a_row_by_hand() -> None:
+    """Trials without an estimate enter no average; a single one has no standard error."""
+    errors = np.array([[0.1, np.nan, np.nan], [-0.3, np.nan, np.nan], [0.2, 0.4, np.nan]])
+    row = _row("os/mc", errors, np.array([0.07, 0.02, 0.01]), 2, 3.0)
+    np.testing.assert_allclose(row.mse, [0.14 / 3, 0.16, np.nan])
+    np.testing.assert_allclose(row.mse_se, [np.std([0.01, 0.09, 0.04], ddof=1) / 3**0.5, np.nan, np.nan])
+    np.testing.assert_allclose(row.bias, [0.0, 0.4, np.nan], atol=1e-15)
+    assert row.missing.tolist() == [0, 2, 3]
+    np.testing.assert_allclose(row.ratio, [2 / 3, 8.0, np.nan])
+    by = np.exp(1.96 * row.mse_se[0] / row.mse[0])
+    np.testing.assert_allclose([row.bound(-1)[0], row.bound(1)[0]], [2 / 3 / by, 2 / 3 * by])
+    told = row.to_json()
+    assert told["times_fewer_steps"] == [pytest.approx(1.5), pytest.approx(0.125), None]
+    assert (told["runaway"], told["missing"], told["microseconds_per_step"]) == (2, [0, 2, 3], 3.0)
+
+
+def test_a_row_in_words_by_hand() -> None:
+    values = {"mse": [0.04, 0.01], "mse_se": [0.004, 0.001], "theory": [0.04, 0.02], "bias": [0.0, -0.05], "missing": [0, 0]}
+    row = BoardRow("os/mc", runaway=0, microseconds=12.34, **{name: np.array(x) for name, x in values.items()})
+    assert cells(row) == ["os/mc", "1 [0.82, 1.2]", "0.5 [0.41, 0.61]", "2 [1.6, 2.4]", "-0.50", "12"]
+    away = dataclasses.replace(row, runaway=1, missing=np.array([0, 3]))
+    assert cells(away)[0] == "os/mc (ran away) (3 trials without an estimate)"
+    exact = dataclasses.replace(row, mse=np.zeros(2), mse_se=np.zeros(2))
+    assert cells(exact)[-3:] == ["–", "–", "12"]
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (np.nan, "–"),
+        (1e-7, "< 1e-06"),
+        (1e-6, "1e-06"),
+        (1e6, "1,000,000"),
+        (2e6, "> 1,000,000"),
+        (123.4, "123"),
+        (0.456, "0.46"),
+    ],
+)
+def test_ratios_as_text(x: float, text: str) -> None:
+    assert _short(x) == text
+
+
+def test_the_best_at_the_largest_budget_comes_first_and_those_without_an_estimate_last() -> None:
+    (board,) = leaderboard(["gridworld"], methods=("os/mc", "os/fqe", "ros/mc"), budgets=(8, 64), trials=4, seed=1)
+    last = [row.mse[-1] for row in board.rows]
+    assert last == sorted(last)
+    assert board.steps == tuple(int(board.truth.mean_length * b) for b in (8, 64))
+    n = np.array(board.steps) / board.truth.mean_length
+    for row in board.rows:
+        np.testing.assert_allclose(row.theory, board.truth.variance / (n * board.truth.value**2))
+    told = board.to_json()
+    assert (told["trials"], told["seed"], told["budgets"], told["value_se"]) == (4, 1, [8, 64], 0.0)
+    assert (told["value"], told["variance"]) == (board.truth.value, board.truth.variance)

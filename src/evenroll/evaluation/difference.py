@@ -26,7 +26,7 @@ from evenroll.estimators.score_regression import action_part, regress
 from evenroll.estimators.start_part import starts_of
 from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
 from evenroll.evaluation.interruption import result_so_far
-from evenroll.evaluation.looking import Look
+from evenroll.evaluation.looking import Look, beyond_floats
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.intervals.balanced import balanced_interval
@@ -71,7 +71,8 @@ class Difference:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "first": self.first.to_json(), "second": self.second.to_json()}
+        told = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
+        return {**told, "first": self.first.to_json(), "second": self.second.to_json()}
 
     def __str__(self) -> str:
         number = with_interval(self.value, self.low, self.high, "+", f"{100 * self.confidence:g} %")
@@ -154,7 +155,7 @@ def _compared(
     sources: Sequence[Source], data: Sequence[Rollouts], results: Sequence[Evaluation], confidence: float
 ) -> Difference:
     first, second = results
-    with single_threaded_blas():
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is told in words
         value, interval = _estimated(sources, data, confidence)
     alone = (
         None if first.half_width is None or second.half_width is None else math.hypot(first.half_width, second.half_width)
@@ -204,5 +205,8 @@ def _estimated(
     theirs = [parts[1].negative()] if parts[1] is not None else []
     fit = regress(gaps, ours + theirs, starts_of(data[0]))
     made = balanced_interval(fit, gaps, fit.value, confidence, estimator="score")
+    unfit = beyond_floats(made, gaps)
+    if unfit is not None:
+        return fit.value, NoInterval(unfit)
     made = as_far_as_seen(made, gaps, confidence) if made.exact else made
     return fit.value, around(made, rare_differences(gaps, confidence))

@@ -32,6 +32,7 @@ from evenroll.policies import External, Policy
 from evenroll.samplers import Sampler
 
 MEAN = get_estimator("mc")
+LEAST_SPREAD = 1e-140  # of returns, in their own unit: the squares of less lose their digits, and in the end are 0
 WORTH_TELLING = 0.2  # a bias of a fifth of the standard error costs a 95 % interval half a percent of coverage; a choice
 
 
@@ -78,8 +79,9 @@ class Look:
             )  # fmt: skip
         if not math.isfinite(value):
             raise NoEstimate(f"the estimate is {value}: returns of this size overflow; scale the rewards")
-        if isinstance(interval, Interval) and not math.isfinite(interval.high - interval.low):
-            return value, NoInterval("returns of this size overflow in their squares; scale the rewards")
+        unfit = beyond_floats(interval, data.returns) if isinstance(interval, Interval) else None
+        if unfit is not None:
+            return value, NoInterval(unfit)
         if isinstance(interval, Interval) and estimator.name == "ois":
             unfit = weights_that_do_not_fit(trajectory_log_weights(data))
             if unfit is not None:
@@ -93,6 +95,15 @@ class Look:
             if away is not None:
                 return value, NoInterval(away)
         return value, interval
+
+
+def beyond_floats(interval: Interval, values: np.ndarray) -> str | None:
+    """Why floating point has no interval for these returns, or differences of returns; None if it has."""
+    if not math.isfinite(interval.high - interval.low):
+        return "returns of this size overflow in their squares; scale the rewards"
+    if 0.0 < float(np.ptp(values)) < LEAST_SPREAD:
+        return "returns that differ so little vanish in their squares; scale the rewards"
+    return None
 
 
 def _allowing_for_initial_data(
