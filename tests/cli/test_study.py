@@ -53,7 +53,7 @@ def test_compare_writes_its_json_and_picture(tmp_path) -> None:
 
 
 def test_value_is_exact_on_gridworld() -> None:
-    known = truth(get_domain("gridworld"))
+    known = truth(get_domain("gridworld"), get_domain("gridworld").policy())
     result = json.loads(command("value", "gridworld", "--json", "-").stdout)
     assert result == {
         "domain": "gridworld", "value": known.value, "value_se": 0, "mean_length": known.mean_length,
@@ -69,7 +69,7 @@ def test_a_variance_that_nobody_knows_is_null() -> None:
 
 def test_value_by_rollouts_says_how_sure_it_is(tmp_path) -> None:
     """Against exact numbers: value within 6 standard errors, which are √(Var/n); in JSON and in words."""
-    known, n = truth(get_domain("gridworld")), 4000
+    known, n = truth(get_domain("gridworld"), get_domain("gridworld").policy()), 4000
     run = command("value", "gridworld", "--fresh", "--episodes", str(n), "--json", "v.json", cwd=tmp_path)
     result = json.loads((tmp_path / "v.json").read_text())
     assert abs(result["value"] - known.value) < 6 * result["value_se"]
