@@ -108,7 +108,7 @@ def one() -> Evaluation:
         (-0.03, -0.01, "The second policy is better: 12345.678 against 12345.658, a difference of -0.03 … -0.01."),
         (0.0, 0.04, "Which is better cannot be told yet: 12345.678 against 12345.658, a difference of +0 … +0.04."),
         (-0.04, 0.0, "Which is better cannot be told yet: 12345.678 against 12345.658, a difference of -0.04 … +0."),
-        (-4.0, 4.0, "Which is better cannot be told yet: 12346 against 12346, a difference of -4 … +4."),
+        (-4.0, 4.0, "Which is better cannot be told yet: 12345.7 against 12345.7, a difference of -4 … +4."),
     ],
 )
 def test_the_verdict_is_that_of_the_interval(one: Evaluation, low: float, high: float, words: str) -> None:
