@@ -30,6 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from tools.attack_commands import attacks
+
 SECONDS, MEGABYTES = 1.0, 200
 PATIENCE, ROOM = 120, 6 << 30  # seconds and bytes after which a child is ended: the attack has won
 
@@ -512,7 +514,8 @@ def main() -> None:
     if not arguments.names and not arguments.short:
         held, text = entrances()
         lost += not held
-        print(f"entrances to compiled code: {text}")
+        print(f"entrances to compiled code: {text}", flush=True)
+        lost += attacks([])
     print(f"{lost} attacks were not held off")
     raise SystemExit(1 if lost else 0)
 

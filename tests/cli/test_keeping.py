@@ -162,3 +162,23 @@ def test_a_disk_that_fills_up_after_the_work_costs_neither_output_nor_data(tmp_p
     assert "40 episodes" in run.stdout
     assert run.stderr.startswith("error: cannot write r.json")
     assert not (tmp_path / "r.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["ours", "memory", "foreign"])
+def test_what_fails_after_collecting_does_not_take_the_data_with_it(kind: str, tmp_path: Path) -> None:
+    """An estimator that has no estimate, or needs more memory than there is: the episodes are what took the time."""
+    failing(tmp_path, "pass")
+    raised = {"ours": 'evenroll.errors.NoEstimate("no estimate")', "memory": "MemoryError()", "foreign": 'KeyError("why")'}
+    (tmp_path / "estimators.py").write_text(
+        "import evenroll, evenroll.errors\n"
+        "from mine import env, policy\n"
+        "import evenroll.evaluation.evaluate as e\n"
+        f"def report(*_, **__): raise {raised[kind]}\n"
+        "e.report = report\n"
+    )
+    run = command("evaluate", "estimators:env", "--policy", "mine:policy", "--episodes", "5", cwd=tmp_path)
+    said = "the episodes were written to estimators-env-partial.safetensors, to go on from with --initial-data"
+    assert said in run.stderr
+    assert ("Traceback" in run.stderr) == (kind == "foreign")
+    assert run.returncode == (1 if kind == "foreign" else 2)
+    assert load_rollouts(tmp_path / "estimators-env-partial.safetensors").episodes == 5

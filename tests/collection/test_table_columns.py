@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import evenroll
+from evenroll.collection import table_columns
 from evenroll.collection.table_columns import from_columns, in_order, read_csv
 from evenroll.errors import DataError
 from tests.helpers import COLUMNS, through_gymnasium
@@ -93,6 +94,17 @@ def as_csv(columns: dict[str, np.ndarray], flags: bool = True) -> str:
             [bool(x) if flags and n in ("terminated", "truncated") else x for n, x in zip(names, row, strict=True)]
         )
     return out.getvalue()
+
+
+def test_a_csv_file_of_too_many_numbers_is_refused_before_one_is_read(monkeypatch) -> None:
+    text = as_csv(small()).encode()
+    numbers = text.count(b",") + text.count(b"\n")
+    monkeypatch.setattr(table_columns, "CSV_NUMBERS", numbers)
+    assert len(read_csv(text)["reward"]) == 5
+    monkeypatch.setattr(table_columns, "CSV_NUMBERS", numbers - 1)
+    monkeypatch.setattr(table_columns, "_numbers", lambda *_: pytest.fail("one was read"))
+    with pytest.raises(DataError, match=r"more than .* numbers"):
+        read_csv(text)
 
 
 @pytest.mark.parametrize("flags", [True, False])

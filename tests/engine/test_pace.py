@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -45,6 +49,35 @@ def test_uncut_work_is_done_in_another_thread_where_it_is_large() -> None:
         assert patiently(lambda x: np.geterr()["divide"], large) == "ignore"
     with pytest.raises(np.linalg.LinAlgError):
         patiently(np.linalg.solve, np.zeros((500, 500)), np.ones(500))
+
+
+def test_ctrl_c_is_heard_while_machine_code_runs_beside() -> None:
+    code = """
+import hashlib, os
+from evenroll.engine.pace import beside
+print("started", flush=True)
+try:
+    beside(hashlib.pbkdf2_hmac, "sha256", b"", b"", 10**9)  # minutes
+except KeyboardInterrupt:
+    print("heard", flush=True)
+    os._exit(0)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "started\n"
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=20)[0] == "heard\n"
+
+
+def test_while_a_module_is_imported_nothing_runs_beside(tmp_path) -> None:
+    """The other thread might need the module, whose lock the import holds until it is done: neither would go on."""
+    (tmp_path / "imports_itself.py").write_text(
+        "from evenroll.engine.pace import beside\nbeside(__import__, 'imports_itself')\nanswer = 42\n"
+    )
+    code = "import imports_itself; print(imports_itself.answer)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.stdout == "42\n", run.stderr
 
 
 def test_results_do_not_depend_on_the_cuts(monkeypatch) -> None:

@@ -81,12 +81,13 @@ def collect(
         try:
             for done in run(collector, env, episodes=episodes):
                 bar(done, episodes)
-            collector.check_copy()
             data = collector.rollouts()
             try:
+                collector.check_copy()
                 write(data)
-            except EvenrollError as error:
-                raise EvenrollError(f"{error}; the episodes were {keep(data, env_name, where)[1]}") from None
+            except Exception as error:
+                error.rollouts = data  # type: ignore[attr-defined]
+                raise kept(error, env_name, where) from None
         except CollectionFault as fault:
             raise kept(fault, env_name, where) from None
         except KeyboardInterrupt:  # also while the data is being written

@@ -118,6 +118,8 @@ def evaluate(
                 result = evaluate_source(source, look, budget, confidence, show)
             except CollectionFault as fault:
                 raise kept(fault, domain, where) from None
+            except Exception as error:  # after collecting: no estimate, no memory …; a domain's episodes cost nothing
+                raise (error if loaded_domain is not None else kept(error, domain, where)) from None
         tell(result, json_file, lambda: show_evaluation(result))
         if plot is not None:
             plot_running(running(seen(source), look, confidence), plot, f"{domain}: {result}")
@@ -190,11 +192,12 @@ def difference(
                 warned=warned, resets=resets,
             )  # fmt: skip
         tell(result, json_file, lambda: show_difference(result))
-    except CollectionFault as fault:
-        files, said = keep_pair(fault.rollouts, env_name, where)
+    except (EvenrollError, MemoryError) as error:
+        files, said = keep_pair(getattr(error, "rollouts", None), env_name, where)
         if any(files):
             said += f"; go on with: {goes_on(initial_data=files[0], initial_against=files[1])}"
-        raise EvenrollError(f"{fault}; {said}" if said else str(fault)) from None
+        cause = str(error) or "not enough memory"
+        raise EvenrollError(f"{cause}; {said}" if said else cause) from None
     except Interrupted as stop:
         command = None
         files, said = keep_pair(stop.rollouts, env_name, where)

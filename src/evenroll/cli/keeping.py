@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenroll.cli.console import err, shown
 from evenroll.cli.signals import undisturbed
 from evenroll.errors import CollectionFault, EvenrollError
 
@@ -24,13 +25,23 @@ def places(*targets: str | Path | None) -> list[Path]:
     return list(dict.fromkeys([*beside, Path(), Path(tempfile.gettempdir())]))
 
 
-def kept(fault: CollectionFault, name: str, where: Sequence[Path]) -> EvenrollError:
-    """The fault, with the finished episodes written to a file that the message names. The cause comes first."""
-    if fault.rollouts is None or fault.rollouts.episodes == 0:
-        return EvenrollError(str(fault))
-    path, said = keep(fault.rollouts, name, where)
+def kept(error: Exception, name: str, where: Sequence[Path]) -> Exception:
+    """The error, with the finished episodes written to a file that the message names. The cause comes first.
+
+    An error that is none of ours comes back as it is, for its traceback; the file is then told before it.
+    """
+    data = getattr(error, "rollouts", None)
+    ours = isinstance(error, (EvenrollError, OSError, MemoryError))
+    cause = str(error) or "not enough memory"
+    if data is None or data.episodes == 0:
+        return EvenrollError(cause) if ours else error
+    path, said = keep(data, name, where)
     more = "" if path is None else f", to go on from with --initial-data {shlex.quote(str(path))}"
-    return EvenrollError(f"{fault}; they were {said}{more}")
+    they = "they" if isinstance(error, CollectionFault) else "the episodes"
+    if not ours:
+        err.print(shown(f"{type(error).__name__}: {they} were {said}{more}"), soft_wrap=True)
+        return error
+    return EvenrollError(f"{cause}; {they} were {said}{more}")
 
 
 def keep(data: Rollouts, name: str, where: Sequence[Path]) -> tuple[Path | None, str]:

@@ -68,10 +68,14 @@ def exit_code() -> int:
 def leave_if_interrupted() -> None:
     """After a signal, end the process without waiting for threads that are still computing what nobody wants any more."""
     if _received:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
+        _flush()
         os._exit(exit_code())
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 def _install(handler: Callable[[int, FrameType | None], None]) -> None:
@@ -133,6 +137,9 @@ def _end(number: int) -> None:
         with suppress(Exception):
             for child in children():
                 child.kill()
+        flushing = threading.Thread(target=_flush, daemon=True)  # the main thread may be in the midst of writing
+        flushing.start()
+        flushing.join(0.2)
         show_cursor = b"\x1b[?25h\r\x1b[K" if os.isatty(2) else b""  # a progress bar hides it
         os.write(2, show_cursor + b"interrupted\n")
         os._exit(128 + number)

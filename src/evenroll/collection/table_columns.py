@@ -103,12 +103,15 @@ def joined(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 # ---- CSV -----------------------------------------------------------------------------------------------------------
 
 CSV_LARGEST = 1 << 30  # the most bytes of a file
+CSV_NUMBERS = 1 << 27  # the most numbers: 1 GiB of memory
 LONGEST_LINE = 4 << 20  # the most characters of a line: about 200,000 numbers
 WORDS = {"true": 1.0, "false": 0.0, "": np.nan}
 
 
 def read_csv(raw: bytes) -> dict[str, np.ndarray]:
     """The columns of a CSV file with a line of names at its top. Truth values are true and false, or 1 and 0."""
+    if raw.count(b",") + raw.count(b"\n") > CSV_NUMBERS:  # counted before any is read: a number may be two bytes in the file
+        raise DataError(f"it has more than {CSV_NUMBERS:,} numbers; write it as .parquet")
     try:
         lines = csv.reader(_lines(io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8-sig", newline="")))
         names = [name.strip() for name in next(lines, [])]

@@ -8,6 +8,7 @@ growth begins anew. The results do not depend on where the work is cut.
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -53,7 +54,7 @@ def beside(function: Any, *arguments: Any) -> Any:
     Python raises a KeyboardInterrupt only between two steps of the main thread, so one that is in the middle of machine code
     for seconds hears nothing. One that waits does. After an interrupt nobody looks at the result.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or _importing():
         return function(*arguments)
     results: list[tuple[Any, BaseException | None]] = []
 
@@ -70,6 +71,16 @@ def beside(function: Any, *arguments: Any) -> Any:
     if error is not None:
         raise error
     return result
+
+
+def _importing() -> bool:
+    """Whether a module is being imported here. Its lock is ours then, and a thread that needs it would wait for us."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def in_parts(rows: int, size: int, block: int = 1) -> Iterator[tuple[int, int]]:

@@ -20,12 +20,12 @@ import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.errors import CollectionFault, Interrupted, SpecError
+from evenroll.errors import Interrupted, SpecError
 from evenroll.estimators import get_estimator
 from evenroll.estimators.score_regression import action_part, regress
 from evenroll.estimators.start_part import starts_of
 from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
-from evenroll.evaluation.interruption import result_so_far
+from evenroll.evaluation.interruption import result_so_far, with_data
 from evenroll.evaluation.looking import Look, beyond_floats
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
@@ -141,11 +141,11 @@ def difference(
         for source, known in zip(sources, there, strict=True):
             results.append(evaluate_source(source, look, Budget(episodes - known, None, None), confidence, progress))
         return _compared(sources, [source.rollouts() for source in sources], results, confidence)
-    except CollectionFault as fault:
-        fault.rollouts = tuple(source.rollouts(unfinished=False) for source in sources)
-        raise
     except KeyboardInterrupt:
         raise _interrupted(sources, look, confidence) from None
+    except Exception as error:
+        with_data(error, *sources)
+        raise
     finally:
         for source in sources:
             source.close()

@@ -11,7 +11,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
 from evenroll.estimators.table import EstimatorLike, get_estimator
-from evenroll.evaluation.interruption import interrupted, seen
+from evenroll.evaluation.interruption import interrupted, seen, with_data
 from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
@@ -117,6 +117,7 @@ def evaluate(
     progress    is called now and then while collecting
 
     Ctrl-C raises `evenroll.Interrupted`, a KeyboardInterrupt with `rollouts` and `result`: what had finished before it.
+    Whatever else is raised once there is data (also by `progress`) has it as `rollouts`.
     """
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
@@ -175,6 +176,9 @@ def evaluate_source(
         return report(seen(source, data), look, confidence, known, looked_at)
     except KeyboardInterrupt:
         raise interrupted(source, look, confidence) from None
+    except Exception as error:
+        with_data(error, source)
+        raise
 
 
 class _Telling:
