@@ -15,9 +15,9 @@ torch.set_num_threads(1)
 class Head(nn.Module):
     """A network whose forward gives whatever `make` makes of its last layer."""
 
-    def __init__(self, inputs: int, outputs: int, make, activation=nn.Tanh) -> None:
+    def __init__(self, inputs: int, outputs: int, make, activation=nn.Tanh, width: int = 16) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 16), activation(), nn.Linear(16, outputs))
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), activation(), nn.Linear(width, outputs))
         self.log_std = nn.Parameter(torch.full((outputs,), -0.5))
         self.make = make
 

@@ -1,20 +1,24 @@
-"""What balancing gains for policies of other kinds: the MSE of `auto` relative to Var/n, its floor, and the time of a step.
+"""What balancing gains for policies of other kinds: errors relative to Var/n, their floor, and the time of a step.
 
-    python tools/adapters_gain.py --tasks sac-pendulum dqn --repeats 100 --json gain.json
+    python -m tools.adapters_gain --tasks sac-pendulum dqn-cartpole --repeats 100 --json gain.json
+    python -m tools.adapters_gain --time
 
-Policies are trained briefly and kept in --policies. Var and the truth come from one long on-policy run. The floor is the
-share of the variance between starts (tools/how_good.py); the environments here are deterministic after the start. The time
-is that of a step of `auto` over a step of the library's own stochastic rollouts, one environment, the median of blocks that
-take turns. All else is collected from eight environments side by side, which share one balance.
+Policies are trained briefly and kept in --policies. Var and the truth come from one long on-policy run. Runs of `auto` are
+collected from eight environments side by side, which share one balance, and kept in --runs; the default estimate and the
+plain mean look at the same data. The floor is the share of the variance between starts (tools/how_good.py); the
+environments here are deterministic after the start. The time is that of a step of `auto` over a step of the library's own
+stochastic rollouts, one environment, the median of blocks that take turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import pickle
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -30,7 +34,12 @@ import evenroll
 from evenroll.adapters.masks import masks_of
 from evenroll.adapters.model import Model, as_model
 from evenroll.collection.environments import collect
+from evenroll.engine.blas import single_threaded_blas
+from evenroll.estimators import get_estimator
 from evenroll.evaluation.collector import Collector
+from evenroll.evaluation.looking import Look, Seen
+from evenroll.evaluation.sources import EnvironmentSource
+from evenroll.intervals.independent import Interval
 from tools.flow_policy import flow_policy
 
 GAMMA, LANES = 0.99, 8
@@ -168,25 +177,25 @@ def of_flow(where: Path, env: gym.Env) -> tuple[Any, Step]:
 
 SMALL = {"policy_kwargs": {"net_arch": [64, 64]}}
 TASKS = {
-    "sac-pendulum": Task(lambda: gym.make("Pendulum-v1"), of_sb3("sac-pendulum", "SAC", 2_500, **SMALL), 1_500),
+    "sac-pendulum": Task(lambda: gym.make("Pendulum-v1"), of_sb3("sac-pendulum", "SAC", 2_500, **SMALL), 8_000),
     "sac-inverted-pendulum": Task(
-        lambda: gym.make("InvertedPendulum-v5"), of_sb3("sac-inverted-pendulum", "SAC", 1_500, **SMALL), 4_000
+        lambda: gym.make("InvertedPendulum-v5"), of_sb3("sac-inverted-pendulum", "SAC", 1_500, **SMALL), 20_000
     ),
-    "sac-hopper": Task(lambda: gym.make("Hopper-v5"), of_sb3("sac-hopper", "SAC", 4_000, **SMALL), 3_000),
+    "sac-hopper": Task(lambda: gym.make("Hopper-v5"), of_sb3("sac-hopper", "SAC", 4_000, **SMALL), 10_000),
     "recurrent-cartpole": Task(
         lambda: NoVelocities(gym.make("CartPole-v1")),
         of_sb3("recurrent-cartpole", "RecurrentPPO", 4_096, "MlpLstmPolicy", n_steps=512,
-               policy_kwargs={"lstm_hidden_size": 32}), 3_000,
+               policy_kwargs={"lstm_hidden_size": 32}), 10_000,
     ),
     "maskable-cartpole": Task(
-        lambda: Masked(gym.make("CartPole-v1")), of_sb3("maskable-cartpole", "MaskablePPO", 4_096, n_steps=512), 3_000
+        lambda: Masked(gym.make("CartPole-v1")), of_sb3("maskable-cartpole", "MaskablePPO", 4_096, n_steps=512), 10_000
     ),
     "dqn-cartpole": Task(
         lambda: gym.make("CartPole-v1"),
-        of_sb3("dqn-cartpole", "DQN", 6_000, learning_starts=500, train_freq=4, learning_rate=1e-3), 3_000,
+        of_sb3("dqn-cartpole", "DQN", 6_000, learning_starts=500, train_freq=4, learning_rate=1e-3), 10_000,
     ),
-    "cleanrl-cartpole": Task(lambda: gym.make("CartPole-v1"), of_cleanrl, 5_000),
-    "flow-inverted-pendulum": Task(lambda: gym.make("InvertedPendulum-v5"), of_flow, 3_000),
+    "cleanrl-cartpole": Task(lambda: gym.make("CartPole-v1"), of_cleanrl, 10_000),
+    "flow-inverted-pendulum": Task(lambda: gym.make("InvertedPendulum-v5"), of_flow, 10_000),
 }  # fmt: skip
 
 
@@ -198,7 +207,23 @@ def run(envs: gym.vector.VectorEnv, model: Model, sampler: str, seed: int, episo
     return collector.rollouts().returns
 
 
-def floor(envs: gym.vector.VectorEnv, model: Model, starts: int = 96, repeats: int = 6) -> float:
+def stored(path: Path, make: Callable[[], Any]) -> Any:
+    """What was computed before and lies on disk, or is computed now and put there."""
+    if path.exists():
+        return pickle.loads(path.read_bytes())
+    found = make()
+    path.write_bytes(pickle.dumps(found))
+    return found
+
+
+def balanced(envs: gym.vector.VectorEnv, model: Model, seed: int, episodes: int) -> tuple[Any, Any, Any]:
+    """(data with its further resets, sampler, divergence) of one run, as `evaluate` collects it."""
+    source = EnvironmentSource(envs, model, "auto", gamma=GAMMA, seed=seed, horizon=None, initial=None, deterministic=False)
+    list(source.collect(episodes, None, at_once=True))
+    return source.rollouts(), source.sampler, source.divergence
+
+
+def floor(envs: gym.vector.VectorEnv, model: Model, starts: int = 200, repeats: int = 8) -> float:
     """Between-start share of the variance: one-way analysis of variance on rollouts from the same environment seeds."""
     groups = np.empty((starts, repeats))
     for j in range(repeats):
@@ -239,51 +264,86 @@ def overhead(env: gym.Env, model: Model, own: Step, blocks: int = 11, steps: int
     return median(ratios[1:])
 
 
-def study(name: str, size: int, repeats: int, where: Path, truth: float) -> dict[str, Any]:
+def study(name: str, sizes: list[int], repeats: int, where: Path, runs: Path, truth: float) -> Iterator[dict[str, Any]]:
+    """A record per number of episodes and estimate. Every number of episodes has runs of its own."""
     task = TASKS[name]
-    env = task.env()
-    envs = gym.vector.SyncVectorEnv([task.env] * LANES)
-    policy, own = task.policy(where, env)
+    env, envs = task.env(), gym.vector.SyncVectorEnv([task.env] * LANES)
+    policy, _ = task.policy(where, env)
     model = as_model(policy, env.observation_space, env.action_space)
-    started = time.perf_counter()
-    ratio = overhead(env, model, own)
-    long = run(envs, model, "os", 999_983, int(task.truth * truth))
+    runs.mkdir(exist_ok=True, parents=True)
+    long = stored(runs / f"{name}-truth-{truth}", lambda: run(envs, model, "os", 999_983, int(task.truth * truth)))
+    lowest = stored(runs / f"{name}-floor", lambda: floor(envs, model))
     value, variance = float(long.mean()), float(long.var(ddof=1))
-    errors = np.array([run(envs, model, "auto", seed, size).mean() - value for seed in range(repeats)])
-    squares = np.square(errors) - variance / len(long)  # the truth has an error of its own
-    return {
-        "task": name, "policy": model.described, "episodes": size, "repeats": repeats, "truth": len(long), "value": value,
-        "sd": variance**0.5, "floor": floor(envs, model), "ratio": float(squares.mean() / (variance / size)),
-        "ratio_se": float(squares.std(ddof=1) / repeats**0.5 / (variance / size)),
-        "bias": float(errors.mean() / np.sqrt(np.square(errors).mean())), "overhead": ratio,
-        "seconds": round(time.perf_counter() - started),
-    }  # fmt: skip
+    of_truth = variance / len(long)
+    known = {"task": name, "policy": model.described, "repeats": repeats, "truth": len(long), "value": value,
+             "sd": variance**0.5, "floor": lowest}  # fmt: skip
+    looks = {estimate: Look(get_estimator(estimate)) for estimate in ("score", "mc")}
+    for n in sizes:
+        rows: dict[str, list[tuple[float, float, bool, float]]] = {estimate: [] for estimate in looks}
+        for seed in range(repeats):
+            data, sampler, divergence = stored(
+                runs / f"{name}-{n}-{seed}", functools.partial(balanced, envs, model, seed, n)
+            )
+            seen = Seen(data, model.engine, sampler, divergence, model.described, name, seed)
+            for estimate, look in looks.items():
+                found, interval = seen.look(look, 0.95)
+                if isinstance(interval, Interval):
+                    half, covers = interval.half_width, interval.low <= value <= interval.high
+                else:
+                    half, covers = np.nan, False
+                rows[estimate].append((found - value, half, covers, len(data.resets)))
+        for estimate, found in rows.items():
+            errors, halves, covers, resets = np.array(found).T
+            squares = np.square(errors) - of_truth  # the truth has an error of its own
+            yield known | {
+                "episodes": n, "estimate": estimate, "ratio": float(squares.mean() / (variance / n)),
+                "ratio_se": float(squares.std(ddof=1) / repeats**0.5 / (variance / n)),
+                "bias": float(errors.mean() / np.sqrt(np.square(errors).mean())),
+                "bias_se": float(np.sqrt(1 / repeats + of_truth / np.square(errors).mean())),
+                "coverage": float(covers.mean()), "width": float(np.nanmean(halves) / (1.96 * errors.std(ddof=1))),
+                "resets": float(resets.mean()),
+            }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--episodes", nargs="+", type=int, default=[64])
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--truth", type=float, default=1.0, help="factor on the episodes of the truth")
     parser.add_argument("--policies", type=Path, default=Path("policies"), help="where trained policies are kept")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="where what was collected is kept, to be looked at again"
+    )
+    parser.add_argument("--time", action="store_true", help="measure the time of a step only")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    arguments.policies.mkdir(exist_ok=True)
-    results = []
+    arguments.policies.mkdir(exist_ok=True, parents=True)
+    results: list[dict[str, Any]] = []
     for task in arguments.tasks:
-        found = study(task, arguments.episodes, arguments.repeats, arguments.policies, arguments.truth)
-        results.append(found)
-        print(
-            f"{task}: {found['ratio']:.2f} ± {found['ratio_se']:.2f} of Var/n, floor {found['floor']:.2f}, bias "
-            f"{found['bias']:+.2f}, v = {found['value']:.4g} (sd {found['sd']:.3g}), {found['overhead']:.2f} × the time, "
-            f"{found['seconds']} s",
-            flush=True,
-        )
-        if arguments.json:
-            arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        if arguments.time:
+            env = TASKS[task].env()
+            policy, own = TASKS[task].policy(arguments.policies, env)
+            ratio = overhead(env, as_model(policy, env.observation_space, env.action_space), own)
+            results.append({"task": task, "overhead": ratio})
+            print(f"{task}: {ratio:.2f} × the time", flush=True)
+            continue
+        with single_threaded_blas():
+            for found in study(
+                task, arguments.episodes, arguments.repeats, arguments.policies, arguments.runs, arguments.truth
+            ):
+                results.append(found)
+                print(
+                    f"{task}, {found['episodes']} episodes, {found['estimate']}: {found['ratio']:.3f} ± "
+                    f"{found['ratio_se']:.3f} of Var/n, floor {found['floor']:.2f}, bias {found['bias']:+.2f} ± "
+                    f"{found['bias_se']:.2f}, coverage {found['coverage']:.2f}, width {found['width']:.2f}, "
+                    f"{found['resets']:.0f} resets, v = {found['value']:.4g} (sd {found['sd']:.3g})",
+                    flush=True,
+                )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,22 @@ class Doors(Walk):
         return observation, reward, terminated, truncated, {**info, "action_mask": self.open.astype(np.int8)}
 
 
+class Uneven(Doors):
+    """Episodes of different lengths, so that lanes begin anew at different times. In the end all doors are closed."""
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        self.length = int(self.np_random.integers(2, 9))
+        return observation, info
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        if terminated:
+            self.open = np.zeros(N, dtype=bool)
+            info = {**info, "action_mask": np.zeros(N, np.int8)}
+        return observation, reward, terminated, truncated, info
+
+
 @pytest.fixture(scope="module")
 def model() -> Any:
     contrib = pytest.importorskip("sb3_contrib")
@@ -74,17 +90,25 @@ def test_only_allowed_actions_are_drawn_and_weighed(model: Any, told: str) -> No
     assert collector.result().policy == "MaskablePPO with its masks through torch, 64 features"
 
 
-@pytest.mark.parametrize("kind", ["gymnasium", "stable-baselines3"])
-def test_masks_of_several_environments(model: Any, kind: str) -> None:
-    if kind == "gymnasium":
-        env: Any = gym.vector.SyncVectorEnv([Doors] * 3)
-        space = env.single_observation_space
-    else:
+@pytest.mark.parametrize("told", ["method", "info"])
+@pytest.mark.parametrize("kind", ["NEXT_STEP", "SAME_STEP", "DISABLED", "processes", "stable-baselines3"])
+def test_masks_of_several_environments(model: Any, kind: str, told: str) -> None:
+    """Whoever tells them, and whenever a lane begins anew: the environment insists on open doors."""
+    makes, space = [lambda: Uneven(told)] * 3, Doors().observation_space
+    if kind == "stable-baselines3":
         from stable_baselines3.common.vec_env import DummyVecEnv
 
-        env = DummyVecEnv([Doors] * 3)
-        space = env.observation_space
-    assert collected(model, env, space, 3).rollouts().episodes == 20
+        env: Any = DummyVecEnv(makes)
+    elif kind == "processes":
+        env = gym.vector.AsyncVectorEnv(makes)
+    else:
+        env = gym.vector.SyncVectorEnv(makes, autoreset_mode=gym.vector.AutoresetMode[kind])
+    data = collected(model, env, space, 3).rollouts()
+    env.close()
+    assert data.episodes == 20
+    masks = data.observations[:, :N].astype(bool)
+    assert masks[np.arange(len(masks)), data.actions[:, 0].astype(int)].all()
+    assert len(np.unique(masks, axis=0)) > 4
 
 
 def test_the_likeliest_allowed_action(model: Any) -> None:
@@ -96,8 +120,57 @@ def test_the_likeliest_allowed_action(model: Any) -> None:
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_evaluate_policy_hands_masks_over(model: Any, deterministic: bool) -> None:
     """Before, the model was evaluated without its masks, and told so by nobody."""
-    mean, _ = evaluate_policy(model, Doors(), n_eval_episodes=5, deterministic=deterministic, warn=False)
-    assert np.isfinite(mean)
+    for told in ("method", "info"):
+        mean, _ = evaluate_policy(model, Doors(told), n_eval_episodes=5, deterministic=deterministic, warn=False)
+        assert np.isfinite(mean)
+
+
+def test_a_policy_of_ones_own_may_take_masks() -> None:
+    """A second parameter that is called a mask: of a module's forward, or of a function. It is never all False."""
+
+    class Own(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch.nn.Linear(3, N)
+
+        def forward(self, x: torch.Tensor, action_masks: torch.Tensor) -> torch.Tensor:
+            assert action_masks.any(dim=1).all()
+            return self.net(x).masked_fill(~action_masks, -torch.inf)
+
+    def even(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        assert mask.dtype == bool
+        return mask / mask.sum()
+
+    for policy, described in ((Own(), "Own with its masks through torch"), (even, "even, 7 features")):
+        for told in ("method", "info"):
+            result = evenroll.evaluate(Doors(told), policy, episodes=12)
+            assert result.policy.startswith(described)
+            assert result.sampler == "auto"
+        assert evenroll.evaluate(Doors(), policy, episodes=3, deterministic=True).sampler == "os"
+        with pytest.raises(SpecError, match="needs masks"):
+            evenroll.evaluate(Walk(gym.spaces.Discrete(N)), policy, episodes=3)
+        with pytest.raises(SpecError, match="masks are for discrete actions"):
+            evenroll.evaluate(Walk(gym.spaces.Box(-1.0, 1.0, (2,))), policy, episodes=3)
+
+
+def test_masks_beside_observations_of_several_parts() -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+
+    class Parts(Doors):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = gym.spaces.Dict({"a": self.observation_space, "b": gym.spaces.Discrete(3)})
+
+        def _look(self):
+            self.open = self.np_random.random(N) < 0.7
+            self.open[self.np_random.integers(N)] = True
+            return {"a": self.np_random.standard_normal(3).astype(np.float32), "b": int(self.np_random.integers(3))}
+
+    model = contrib.MaskablePPO("MultiInputPolicy", Parts(), n_steps=16, batch_size=16, device="cpu", seed=0)
+    for env in (Parts(), gym.vector.SyncVectorEnv([Parts] * 2)):
+        result = evenroll.evaluate(env, model, episodes=10)
+        assert result.resets > 0 or result.no_resets is None
+        assert result.policy.startswith("MaskablePPO with its masks")
 
 
 def test_several_masked_actions() -> None:

@@ -42,20 +42,33 @@ def agent_step(module: Any, tensors: Callable[[Any], Any], actions: Actions) -> 
     if method is None or list(inspect.signature(method).parameters)[:4] != ["x", "lstm_state", "done", "action"]:
         return None
 
+    real, name = hasattr(module, "actor_mean") and hasattr(module, "actor_logstd"), type(module).__name__
+    head = module.actor_mean if real else getattr(module, "actor", None)
+    lstm = getattr(module, "lstm", None)
+    if head is None or bool(actions.real) != real or not isinstance(lstm, torch.nn.LSTM):
+        raise PolicyError(
+            f"{name} has no `lstm`, or neither `actor` for discrete actions nor `actor_mean` and `actor_logstd` for real "
+            "ones: give a torch.nn.Module with step(x, state) that returns (distribution, state) (docs/policies.md)"
+        )
+
     def step(batch: Any, state: Any) -> tuple[Any, Any]:
         x = tensors(batch)
         if state is None:
-            zeros = torch.zeros(module.lstm.num_layers, len(x), module.lstm.hidden_size)
+            zeros = torch.zeros(lstm.num_layers, len(x), lstm.hidden_size)
             state = zeros, zeros
         caught: list[torch.Tensor] = []
-        hook = module.actor.register_forward_hook(lambda layer, inputs, output: caught.append(output))
+        hook = head.register_forward_hook(lambda layer, inputs, output: caught.append(output))
         try:
-            none = torch.zeros(len(x), dtype=torch.int64)
+            none = torch.zeros((len(x), actions.dim)) if real else torch.zeros(len(x), dtype=torch.int64)
             _, said, *_, state = method(x, state, torch.zeros(len(x)), none)
         finally:
             hook.remove()
-        result = Categorical(logits=caught[-1])
-        _compare(type(module).__name__, said, result.log_prob(none))
+        if real:
+            result: Any = Normal(caught[-1], module.actor_logstd.expand_as(caught[-1]).exp())
+            _compare(name, said, result.log_prob(none).sum(dim=1))
+        else:
+            result = Categorical(logits=caught[-1])
+            _compare(name, said, result.log_prob(none))
         return result, state
 
     return step

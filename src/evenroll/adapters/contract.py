@@ -49,6 +49,7 @@ class Model:
     why        why nothing is balanced; None if the policy has an engine
     draws      whether `decide` draws its actions, so that it may decide otherwise when it is asked again
     begin      what to call when the episode of a lane begins, for a policy that remembers something during an episode
+    seeded     what to call with a number just before `begin`, for a policy that draws noise of its own
     memory     what a policy remembers during an episode, for each lane
     masked     whether it observes masks of its actions beside the environment's observation (masks.py)
     clips      what to say if actions were drawn outside the environment's bounds, and clipped; None where that is usual
@@ -73,6 +74,7 @@ class Model:
     why: str | None = None
     draws: bool = False
     begin: Callable[[int, int], None] | None = None
+    seeded: Callable[[int], None] | None = None
     memory: LaneMemory | None = None
     masked: bool = False
     clips: str | None = None

@@ -6,17 +6,19 @@ whoever reads the data with the policy again sees the same probabilities.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from evenroll.adapters.spaces import Actions, Observations
+from evenroll.adapters.spaces import Actions, MaskSpace, Observations
 from evenroll.adapters.vector_environments import as_lanes, is_sb3
 from evenroll.engine import border
 from evenroll.errors import SpecError
 
+NAMES = ("mask", "masks", "action_mask", "action_masks")  # of a parameter that is a mask
 METHOD, ENTRY = "action_masks", "action_mask"  # sb3-contrib's name of the method, and Gymnasium's of the entry in `info`
 NO_MASKS = (
     "the policy needs masks of its actions: give the environment a method action_masks() that returns an array of booleans "
@@ -29,8 +31,7 @@ def with_masks(observations: Observations, actions: Actions) -> Observations:
     """What a policy with masks observes."""
     if not actions.choices:
         raise SpecError(f"masks are for discrete actions, not for {actions.space}")
-    mask = gym.spaces.MultiBinary(sum(actions.choices))
-    return Observations.of(gym.spaces.Dict({ENTRY: mask, "observation": observations.space}))
+    return Observations.of(gym.spaces.Dict({ENTRY: MaskSpace(actions.choices), "observation": observations.space}))
 
 
 def joined(observations: Observations, batch: Any, masks: Any, lanes: int) -> dict[str, Any]:
@@ -48,16 +49,57 @@ def joined(observations: Observations, batch: Any, masks: Any, lanes: int) -> di
     return {ENTRY: rows.astype(np.int8), "observation": batch}
 
 
-def masks_of(env: Any) -> Callable[[dict[str, Any]], Any]:
+def masks_of(env: Any) -> Callable[[Any], Any]:
     """A function of the last `info` that gives the masks of the next step: one mask, or one for each lane."""
     if as_lanes(env) is None:
         method = _method(env)
         return (lambda info: info.get(ENTRY)) if method is None else (lambda info: method())
     if is_sb3(env):
-        if not env.has_attr(METHOD):
-            raise SpecError(NO_MASKS)
-        return lambda info: np.stack(env.env_method(METHOD))
-    return lambda info: np.stack(_called(env))
+        return (lambda info: np.stack(env.env_method(METHOD))) if env.has_attr(METHOD) else _of_infos
+    if isinstance(getattr(env, "unwrapped", env), gym.vector.AsyncVectorEnv):  # it ends if it is asked for what is not there
+        return lambda info: _called(env) if (told := _of_infos(info)) is None else told
+    way: Callable[[Any], Any] | None = None
+
+    def masks(info: Any) -> Any:
+        nonlocal way
+        if way is None:  # decided when it is first asked: before its first reset an environment may have none
+            try:
+                found = np.stack(env.call(METHOD))
+            except AttributeError:  # no such method, or no environments that could be asked one by one
+                way = _of_infos
+            else:
+                way = lambda _: _called(env)  # noqa: E731
+                return found
+        return way(info)
+
+    return masks
+
+
+def _called(envs: Any) -> Any:
+    try:
+        return np.stack(envs.call(METHOD))
+    except AttributeError:
+        raise SpecError(NO_MASKS) from None
+
+
+def _of_infos(infos: Any) -> Any:
+    """The masks in what a vector environment told: a dictionary of arrays, or a dictionary for each lane."""
+    if isinstance(infos, dict):
+        return infos.get(ENTRY)
+    masks = [info.get(ENTRY) for info in infos]
+    return None if not masks or any(mask is None for mask in masks) else np.stack(masks)
+
+
+def of_lanes(masks: Callable[[Any], Any], lanes: Any) -> Any:
+    """The masks of all lanes. One that waits for its reset is asked for nothing, so there everything is allowed."""
+    found = masks(lanes.info)
+    if found is None or not lanes.idle.any():
+        return found
+    rows = np.array(found)
+    if rows.dtype == object:
+        rows = np.stack([np.asarray(row if row is not None else True) for row in rows])
+    rows[lanes.idle] = True
+    return rows
 
 
 def _method(env: Any) -> Callable[[], Any] | None:
@@ -67,8 +109,23 @@ def _method(env: Any) -> Callable[[], Any] | None:
         return None
 
 
-def _called(envs: Any) -> Any:
+# ---- policies of one's own that take masks ---------------------------------------------------------------------------
+
+
+def takes_mask_argument(function: Callable[..., Any]) -> bool:
+    """Whether the second parameter of a function is called a mask."""
     try:
-        return envs.call(METHOD)
-    except AttributeError:
-        raise SpecError(NO_MASKS) from None
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return False
+    return len(names) > 1 and names[1] in NAMES
+
+
+def mask_handed_over(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The function of an observation and its mask as a function of what is observed, which holds both."""
+
+    def both(observed: dict[str, Any]) -> Any:
+        return function(observed["observation"], np.asarray(observed[ENTRY]).astype(bool))
+
+    both.__name__ = getattr(function, "__name__", type(function).__name__)
+    return both

@@ -15,6 +15,7 @@ import gymnasium as gym
 from evenroll.adapters.contract import Model
 from evenroll.adapters.functions import function_policy
 from evenroll.adapters.latent_noise import LatentNoise, latent_policy
+from evenroll.adapters.masks import mask_handed_over, takes_mask_argument, with_masks
 from evenroll.adapters.our_policies import our_policy
 from evenroll.adapters.probing import random_states_kept
 from evenroll.adapters.sb3_saved import SavedModel
@@ -80,7 +81,11 @@ def _recognised(
     if isinstance(policy, LatentNoise):
         return latent_policy(policy, observations, actions, deterministic)
     if callable(policy) and not isinstance(policy, type):
-        return function_policy(policy, observations, actions, deterministic)
+        if not takes_mask_argument(policy):
+            return function_policy(policy, observations, actions, deterministic)
+        made = function_policy(mask_handed_over(policy), with_masks(observations, actions), actions, deterministic)
+        made.masked = True
+        return made
     what = f"the class {policy.__name__}: make an object of it" if isinstance(policy, type) else f"a {type(policy).__name__}"
     raise PolicyError(
         f"{what} is no policy: give a policy file, a Stable-Baselines3 model, a torch module or a function of one "

@@ -11,10 +11,11 @@ import torch
 
 from evenroll.adapters.cleanrl_agents import agent_call, agent_critic, agent_step
 from evenroll.adapters.contract import Model, deterministic
+from evenroll.adapters.masks import takes_mask_argument, with_masks
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.recurrent import remembering_policy, step_of
 from evenroll.adapters.spaces import TABLE_SIZE, Actions, Observations
-from evenroll.adapters.torch_module import NO_FUNCTION, TorchPolicy, tensors_for
+from evenroll.adapters.torch_module import NO_FUNCTION, TorchPolicy, tensors_for, training_flags
 from evenroll.adapters.torch_results import SQUASH
 from evenroll.errors import PolicyError
 from evenroll.policies.external import External
@@ -23,22 +24,29 @@ from evenroll.policies.tabular import TabularSoftmax
 
 def module_policy(module: Any, observations: Observations, actions: Actions, most_likely: bool, compile: bool) -> Model:
     """A torch module. With `most_likely` it is deterministic: its likeliest action, or the tensor that it gives, counts."""
-    was_training, name = module.training, type(module).__name__
+    restore, name = training_flags(module), type(module).__name__
     try:
         tensors = tensors_for(module, observations.n_states is not None)
         remembers = agent_step(module, tensors, actions) or step_of(module, tensors)
+        make = _most_likely if most_likely else functools.partial(network, compile=compile)
         if remembers is not None:
             made = remembering_policy(remembers, module, observations, actions, name, most_likely)
+        elif takes_mask_argument(module.forward):
+
+            def masked(batch: Any) -> Any:
+                return module(tensors(batch["observation"]), torch.as_tensor(batch["action_mask"]).bool())
+
+            made = make(masked, module, with_masks(observations, actions), actions, name=f"{name} with its masks")
+            made.masked = True
         else:
             call = agent_call(module, tensors, actions) or (lambda batch: module(tensors(batch)))
-            make = _most_likely if most_likely else functools.partial(network, compile=compile)
             made = make(call, module, observations, actions, name=name)
             made.critic = agent_critic(module, tensors)
         made.clips = None if most_likely else SQUASH
     except Exception:
-        module.train(was_training)
+        restore()
         raise
-    made.restore.append(lambda: module.train(was_training))
+    made.restore.append(restore)
     return made
 
 

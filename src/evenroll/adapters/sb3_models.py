@@ -11,7 +11,8 @@ use_sde             the noise is a function of the state that is redrawn now and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import gymnasium as gym
@@ -25,6 +26,7 @@ from evenroll.adapters.modules import network
 from evenroll.adapters.probing import answers_alike
 from evenroll.adapters.recurrent import remembering_policy
 from evenroll.adapters.spaces import Actions, Observations
+from evenroll.adapters.torch_module import training_flags
 from evenroll.adapters.torch_results import IMPOSSIBLE, Logits
 from evenroll.errors import PolicyError
 from evenroll.policies.external import External
@@ -48,13 +50,13 @@ def sb3_model(
     name = model.name if hasattr(model, "saved") else type(model).__name__
     policy = getattr(model, "policy", model)
     _check_spaces(name, policy, observations, actions)
-    was_training = bool(getattr(policy, "training", False))
+    restore = training_flags(policy)
     try:
         made = _recognised(model, policy, name, observations, actions, most_likely, compile, takes_masks)
     except Exception:
-        policy.set_training_mode(was_training)
+        restore()
         raise
-    made.restore.append(lambda: policy.set_training_mode(was_training))
+    made.restore.append(restore)
     made.critic = _critic(policy, made.masked)
     return made
 
@@ -222,28 +224,51 @@ def _state_dependent_noise(model: Any, policy: Any, name: str, observations: Obs
     """gSDE as Stable-Baselines3 plays it. Every lane has noise of its own, which is redrawn when its episode begins."""
     noise = getattr(getattr(policy, "actor", None), "action_dist", None) or policy.action_dist
     often, act = int(getattr(model, "sde_sample_freq", -1)), _predict(model, False)
-    lanes, asked = 1, 0
+    lanes, asked, numbers = 1, 0, _OwnNumbers()
 
     def begin(lane: int, of: int) -> None:
         nonlocal lanes
         with torch.no_grad():
             if of != lanes or len(noise.exploration_matrices) != of:
-                lanes = of
-                policy.reset_noise(of)
-            else:
+                lanes, seeded = of, numbers.state
+                with numbers.drawn():
+                    policy.reset_noise(of)
+                numbers.state = seeded  # what a lane draws does not depend on the others
+            with numbers.drawn():
                 fresh = noise.weights_dist.rsample()
-                noise.exploration_matrices[lane] = fresh
-                noise.exploration_mat = fresh
+            noise.exploration_matrices[lane] = fresh
+            noise.exploration_mat = fresh
 
     def decide(batch: Any) -> Any:
         nonlocal asked
         asked += 1
-        if often > 0 and asked % often == 0:
-            policy.reset_noise(lanes)
-        with torch.no_grad():
+        with torch.no_grad(), numbers.drawn():
+            if often > 0 and asked % often == 0:
+                policy.reset_noise(lanes)
             return act(batch)
 
     policy.reset_noise(1)
     return Model(
-        f"{name} with state-dependent noise", observations, actions, decide=decide, why=SDE, draws=True, begin=begin
-    )
+        f"{name} with state-dependent noise", observations, actions, decide=decide, why=SDE, draws=True, begin=begin,
+        seeded=numbers.seeded,
+    )  # fmt: skip
+
+
+class _OwnNumbers:
+    """Random numbers of torch that are ours: the seed decides them, and everybody else's stay as they were."""
+
+    def __init__(self) -> None:
+        self.state = torch.Generator().get_state()
+
+    def seeded(self, seed: int) -> None:
+        self.state = torch.Generator().manual_seed(seed).get_state()
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        before = torch.random.get_rng_state()
+        torch.random.set_rng_state(self.state)
+        try:
+            yield
+        finally:
+            self.state = torch.random.get_rng_state()
+            torch.random.set_rng_state(before)

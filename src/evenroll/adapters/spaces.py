@@ -31,6 +31,7 @@ class Actions:
     real     how many dimensions a real action has
     squash   (b, a) [real] each, where the environment gets b + a·tanh(x) of the x that was drawn; None if it gets x
     parts    of a Dict or Tuple: the actions of each part, one after the other in a row
+    one_hot  whether a Box gets a 1 in the place of the choice, and 0 elsewhere
 
     The sampler balances the row as it was drawn. The environment gets `to_env` of it, clipped to the bounds of a Box.
     """
@@ -40,6 +41,7 @@ class Actions:
     real: int
     squash: tuple[np.ndarray, np.ndarray] | None = None
     parts: tuple[Actions, ...] = ()
+    one_hot: bool = False
 
     @classmethod
     def of(cls, space: gym.Space[Any]) -> Actions:
@@ -129,6 +131,13 @@ class Actions:
         b, a = (np.broadcast_to(np.ravel(x).astype(np.float64), (self.real,)) for x in (bias, scale))
         return dataclasses.replace(self, squash=(b, a))
 
+    def as_one_hot(self) -> Actions:
+        """Actions of a Box that are a choice among its numbers."""
+        ones = np.eye(self.real, dtype=self.space.dtype).reshape(-1, *self.space.shape)  # type: ignore[misc]
+        if not all(self.space.contains(one) for one in ones):
+            raise PolicyError(f"the policy gives one-hot actions, which do not lie in {self.space}")
+        return dataclasses.replace(self, choices=(self.real,), real=0, one_hot=True)
+
     def _played(self, rows: np.ndarray) -> np.ndarray:
         """Real actions as they are played: squashed where the policy squashes them, and within the bounds."""
         if self.squash is not None:
@@ -158,6 +167,8 @@ class Actions:
             return self._joined(row, lambda part, x: part.to_env(x))
         if self._first is not None:
             return int(row[0]) + self._first
+        if self.one_hot:
+            return self.to_envs(row[None])[0]
         if not self.choices:
             return self._played(row).astype(self.space.dtype).reshape(self.space.shape)
         return (row.astype(np.int64).reshape(self.space.shape) + self._start).astype(self.space.dtype)
@@ -169,6 +180,9 @@ class Actions:
         if not self.choices:
             return self._played(rows).astype(self.space.dtype).reshape(len(rows), *self.space.shape)  # type: ignore[misc]
         whole = rows.astype(np.int64)
+        if self.one_hot:
+            ones = np.eye(self.choices[0], dtype=self.space.dtype)[whole[:, 0]]
+            return ones.reshape(len(rows), *self.space.shape)  # type: ignore[misc]
         if isinstance(self.space, gym.spaces.Discrete):
             return np.asarray(whole[:, 0] + int(self._start))
         whole = whole.reshape(len(rows), *self.space.shape) + self._start  # type: ignore[misc]
@@ -182,6 +196,8 @@ class Actions:
         rows = np.asarray(actions)
         if isinstance(self.space, gym.spaces.Discrete):
             return np.asarray(rows.reshape(-1, 1) - int(self._start), dtype=np.float64)
+        if self.one_hot:
+            return rows.reshape(len(rows), -1).argmax(axis=1)[:, None].astype(np.float64)
         if self.choices:
             return np.asarray(rows.reshape(len(rows), -1) - np.ravel(self._start), dtype=np.float64)
         real = np.asarray(rows.reshape(len(rows), -1), dtype=np.float64)
@@ -193,6 +209,14 @@ class Actions:
 def of_noise(size: int) -> Actions:
     """Standard Gaussian noise in place of actions: the policy turns it into what the environment gets."""
     return Actions(gym.spaces.Box(-np.inf, np.inf, (size,), np.float64), (), size)
+
+
+class MaskSpace(gym.spaces.MultiBinary):
+    """Masks of discrete actions, one flag for each value of each factor: which values are allowed."""
+
+    def __init__(self, choices: tuple[int, ...]) -> None:
+        super().__init__(sum(choices))
+        self.choices = choices
 
 
 Leaf = Callable[..., Any]  # what is done to each part of a structured observation: (space, parts …) → result
@@ -343,7 +367,11 @@ def _probes(space: gym.Space[Any], n: int, rng: np.random.Generator) -> np.ndarr
     if isinstance(space, gym.spaces.MultiDiscrete):
         return (space.start + np.floor(rng.random((n, *space.shape)) * space.nvec)).astype(space.dtype)
     if not isinstance(space, gym.spaces.Box):
-        return rng.integers(2, size=(n, *space.shape)).astype(space.dtype)  # type: ignore[misc]
+        flags = rng.integers(2, size=(n, *space.shape)).astype(space.dtype)  # type: ignore[misc]
+        if isinstance(space, MaskSpace):  # something is always allowed
+            for end, width in zip(np.cumsum(space.choices), space.choices, strict=True):
+                flags[np.arange(n), end - 1 - rng.integers(width, size=n)] = 1
+        return flags
     low, high = (np.broadcast_to(x, space.shape).astype(np.float64) for x in (space.low, space.high))
     bounded = np.isfinite(low) & np.isfinite(high) & (high - low < 1e6)
     scale = np.repeat([0.1, 1.0, 10.0], -(-n // 3))[:n].reshape(n, *[1] * len(space.shape))

@@ -246,3 +246,17 @@ def tensors_for(module: torch.nn.Module, whole: bool) -> Callable[[Any], Any]:
         return torch.as_tensor(x).to(kind)
 
     return tensors
+
+
+def training_flags(module: torch.nn.Module) -> Callable[[], None]:
+    """A function that puts the module and each of its parts back into the mode that it is in now.
+
+    The parts may differ: a layer that is frozen in evaluation mode inside a network that is being trained stays frozen.
+    """
+    flags = [(part, part.training) for part in module.modules()]
+
+    def restore() -> None:
+        for part, training in flags:
+            part.training = training
+
+    return restore

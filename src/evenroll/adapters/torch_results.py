@@ -69,7 +69,10 @@ class Reading:
             self.choices, self.real, self.note = (), self.noise.width, ", its noise balanced"
             return
         result = _unwrapped(self._several(result))
-        if isinstance(result, torch.Tensor) and self.choices:
+        if isinstance(result, OneHotCategorical) and self.real == result.logits.shape[-1] and not self.actions.parts:
+            self.actions = self.actions.as_one_hot()
+            self.choices, self.real, self.note = self.actions.choices, 0, ", one-hot"
+        elif isinstance(result, torch.Tensor) and self.choices:
             self.probabilities = self._are_probabilities(self._fitting(result))
             self.note = f", its outputs read as {'probabilities' if self.probabilities else 'logits'}"
         elif isinstance(result, TransformedDistribution) and self.real:

@@ -45,23 +45,29 @@ class VectorLanes:
             mode = "NextStep" if isinstance(env, gym.vector.VectorEnv) and not _is_supersuit(env) else "SameStep"
         self.mode = str(getattr(mode, "value", mode))
         self.idle = np.zeros(self.n, dtype=bool)
+        self.info: Any = {}  # what came with the observations that are acted on next
 
     def reset(self, seed: int, already: int) -> Any:
         """Start every lane anew, where `already` starts have been used, which must not come again."""
         self.idle[:] = False
+        observations, self.info = self._reset(seed, already)
+        return observations
+
+    def _reset(self, seed: int, already: int) -> Any:
         seeds = [start_seed(seed, lane_number(lane, self.n, already)) for lane in range(self.n)]
         # A vector by itself takes one number, which ALE's wants to have 31 bits.
         for given in (seeds, seeds[0]):
             try:
-                return self.env.reset(seed=given)[0]
+                return self.env.reset(seed=given)
             except (gym.error.Error, TypeError, ValueError, AssertionError):
                 continue
-        return self.env.reset(seed=_first_of_a_range(seed, self.n, already))[0]
+        return self.env.reset(seed=_first_of_a_range(seed, self.n, already))
 
     def step(self, actions: Any) -> Step:
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         terminated, truncated = np.asarray(terminated, dtype=bool), np.asarray(truncated, dtype=bool)
         done = terminated | truncated
+        self.info = infos
         if isinstance(infos, list | tuple):  # SuperSuit has a dictionary for each lane, with Stable-Baselines3's key
             ends = [info.get("terminal_observation", o) for info, o in zip(infos, observations, strict=True)]
             return Step(observations, rewards, terminated, truncated, ends, list(infos))
@@ -74,7 +80,8 @@ class VectorLanes:
                 last, last_infos = infos.get("final_obs", observations), infos.get("final_info", infos)
             else:
                 last = copy.deepcopy(observations)  # the reset may write into the same array
-                observations, _ = self.env.reset(options={"reset_mask": done})
+                observations, begun = self.env.reset(options={"reset_mask": done})
+                self.info = _of_those(done, begun, infos)
         return Step(observations, rewards, terminated, truncated, last, unpack(last_infos, self.n, done))
 
 
@@ -85,6 +92,7 @@ class SB3Lanes:
         self.env, self.n = env, int(env.num_envs)
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.idle = np.zeros(self.n, dtype=bool)
+        self.info: Any = []  # what came with the observations that are acted on next, for each lane
 
     def reset(self, seed: int, already: int) -> Any:
         """Start every lane anew, where `already` starts have been used, which must not come again.
@@ -96,13 +104,26 @@ class SB3Lanes:
             self.env.seed(first)
         except AttributeError:  # SuperSuit's cannot be seeded, but what it wraps can, and goes on from there
             self.env.unwrapped.reset(seed=first)
-        return self.env.reset()
+        observations = self.env.reset()
+        self.info = getattr(self.env, "reset_infos", [])
+        return observations
 
     def step(self, actions: Any) -> Step:
         observations, rewards, dones, infos = self.env.step(actions)
+        begun = getattr(self.env, "reset_infos", infos)
+        self.info = [new if over else info for info, new, over in zip(infos, begun, dones, strict=True)]
         truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         last = [info.get("terminal_observation") for info in infos]  # there wherever a lane has ended
         return Step(observations, rewards, dones & ~truncated, dones & truncated, last, list(infos))
+
+
+def _of_those(done: np.ndarray, begun: dict[str, Any], infos: dict[str, Any]) -> dict[str, Any]:
+    """The arrays in `infos`, with the entries of `begun` in the lanes that have begun anew."""
+    merged = dict(infos)
+    for key, value in begun.items():
+        if key in infos and np.shape(value)[:1] == done.shape and np.shape(infos[key]) == np.shape(value):
+            merged[key] = np.where(done.reshape(-1, *[1] * (np.ndim(value) - 1)), value, infos[key])
+    return merged
 
 
 def unpack(infos: dict[str, Any], n: int, wanted: np.ndarray) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenroll.adapters.masks import masks_of
+from evenroll.adapters.masks import masks_of, of_lanes
 from evenroll.adapters.start_seeds import start_seed
 from evenroll.adapters.surroundings import time_limit
 from evenroll.adapters.vector_environments import SB3Lanes, VectorLanes, as_lanes, shares
@@ -117,7 +117,7 @@ def _run(recorder: Recorder, lanes: VectorLanes | SB3Lanes, left: np.ndarray) ->
     patience = LONG if recorder.episodes == 0 else -1
     while left.any():
         before = recorder.episodes
-        allowed = None if masks is None else masks({})
+        allowed = None if masks is None else of_lanes(masks, lanes)
         actions = recorder.act(observations, (left > 0) & ~lanes.idle, allowed)
         after = lanes.step(actions)
         over = recorder.observe(after.rewards, after.terminated, after.truncated, after.last, after.infos)

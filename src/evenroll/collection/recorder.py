@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 LONGEST_EPISODE = 1_000_000  # steps after which an episode of somebody's own loop is thought never to end
 CHUNK = 1024  # observations that go through a network at once
+NOISE = 5  # the stream of random numbers of policies that draw noise of their own
 NO_ENDING: Ending = (math.nan, None)
 MOST_LANES = 100_000  # with so many, a step of a small network takes a tenth of a second
 
@@ -189,9 +190,11 @@ class Recorder(Faults):
         batch = batch_of(model, observation, masks, self.lanes, self.batched)
         lanes = np.flatnonzero(who).tolist()
         if model.begin is not None:
-            for lane in lanes:
-                if self._episode[lane] < 0:
-                    model.begin(lane, self.lanes)
+            beginning = [lane for lane in lanes if self._episode[lane] < 0]
+            for i, lane in enumerate(beginning):
+                if model.seeded is not None:
+                    model.seeded(int(np.random.SeedSequence((self.seed, NOISE, self._begun + i)).generate_state(1)[0]))
+                model.begin(lane, self.lanes)
         if stepper is None:
             return self._decide(batch, lanes)
         assert model.encode is not None

@@ -14,6 +14,7 @@ import numpy as np
 
 from evenroll.adapters.masks import joined, masks_of
 from evenroll.adapters.model import Model
+from evenroll.adapters.spaces import Observations
 from evenroll.adapters.start_seeds import start_seed
 from evenroll.adapters.vector_environments import as_lanes
 
@@ -72,12 +73,12 @@ def reset_further(resets: Resets, wanted: int, env: Any, model: Model, seed: int
     masks = masks_of(env) if model.masked else None
     try:
         while resets.count < wanted:
-            info: dict[str, Any] = {}
             if lanes is None:
                 observation, info = env.reset(seed=start_seed(seed, FIRST + resets.count))
                 batch = _batch(model, observation)
             else:
                 batch = lanes.reset(seed, FIRST_OF_LANES + resets.count)
+                info = lanes.info
             n = 1 if lanes is None else lanes.n
             if masks is not None:
                 batch = joined(model.observations, batch, masks(info), n)
@@ -92,4 +93,6 @@ def reset_further(resets: Resets, wanted: int, env: Any, model: Model, seed: int
 
 def _batch(model: Model, observation: Any) -> Any:
     """One observation as a batch of one, before its masks are joined to it."""
-    return np.asarray(observation)[None] if model.masked else model.observations.batch(observation)
+    if not model.masked:
+        return model.observations.batch(observation)
+    return Observations.of(model.observations.space["observation"]).batch(observation)  # type: ignore[index]

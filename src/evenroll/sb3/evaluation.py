@@ -56,6 +56,7 @@ def evaluate_policy(
     episode_count_targets = np.array([(n_eval_episodes + i) // n_envs for i in range(n_envs)], dtype="int")
     current_rewards, current_lengths = np.zeros(n_envs), np.zeros(n_envs, dtype="int")
     observations = env.reset()
+    told = getattr(env, "reset_infos", [])  # what came with the observations that are acted on next
     states = None
     episode_starts = np.ones(n_envs, dtype=bool)
     nothing = np.zeros(n_envs, dtype=bool)
@@ -65,9 +66,11 @@ def evaluate_policy(
                 observations, state=states, episode_start=episode_starts, deterministic=deterministic
             )
         else:
-            masks = None if allowed is None else allowed({})
+            masks = None if allowed is None else allowed(told)
             actions = collector.act(observations, episode_counts < episode_count_targets, masks)
         new_observations, rewards, dones, infos = env.step(actions)
+        begun = getattr(env, "reset_infos", infos)
+        told = [new if over else info for info, new, over in zip(infos, begun, dones, strict=True)]
         current_rewards += rewards
         current_lengths += 1
         ended = nothing.copy()  # Atari wrappers say "done" when a life is lost; Monitor knows the episode's true end
