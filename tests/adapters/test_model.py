@@ -57,6 +57,8 @@ def test_policies_and_spaces_that_do_not_fit() -> None:
         (Walk(DISCRETE), get_domain("cartpole").policy(), "observations of 4 numbers"),
         (Walk(gym.spaces.Discrete(3), shape=(4,)), get_domain("cartpole").policy(), "2 actions"),
         (Walk(DISCRETE), 7, "is no policy"),
+        (Walk(DISCRETE), Head, "the class Head is no policy yet: make an object of it"),
+        (Walk(DISCRETE), nothing.state_dict(), r"load_state_dict\(…\), and give the module"),
     ]
     for env, policy, text in cases:
         with pytest.raises(PolicyError, match=text):

@@ -14,10 +14,15 @@ from torch.distributions import (
     Beta,
     Categorical,
     Independent,
+    Laplace,
+    LogNormal,
+    MixtureSameFamily,
     MultivariateNormal,
     Normal,
+    StudentT,
     TanhTransform,
     TransformedDistribution,
+    Uniform,
 )
 
 import evenroll
@@ -26,7 +31,7 @@ from evenroll.adapters.noise_maps import NoiseMap
 from evenroll.adapters.spaces import Actions
 from evenroll.collection.environments import collect
 from evenroll.collection.seeing import see
-from evenroll.errors import PolicyError
+from evenroll.errors import DataError, PolicyError
 from evenroll.evaluation.collector import Collector
 from tests.helpers import Walk
 from tests.torch_helpers import Head
@@ -166,3 +171,56 @@ def test_what_does_not_fit() -> None:
     result = NoiseMap(Actions.of(UNIT))
     result.read(Beta(torch.ones(1, 2), torch.full((1, 2), 2.0)))
     np.testing.assert_allclose(result.likeliest(), [[1 / 3, 1 / 3]], atol=1e-6)  # no single peak inside: the mean
+
+
+MIX = torch.tensor([[0.2, 0.5, 0.3]])
+OTHERS = {
+    "Laplace": lambda out, _: Laplace(out[:, :2], 0.5),
+    "Uniform": lambda out, _: Uniform(out[:, :2], out[:, :2] + 2.0),
+    "LogNormal": lambda out, _: Independent(LogNormal(0.1 * out[:, :2], 0.4), 1),
+    "mixture": lambda out, _: MixtureSameFamily(
+        Categorical(probs=MIX.expand(len(out), 2, 3)), Normal(out[:, :2, None] + torch.tensor([-3.0, 0.0, 2.0]), 0.5)
+    ),
+    "mixture of pairs": lambda out, _: MixtureSameFamily(
+        Categorical(probs=MIX.expand(len(out), 3)),
+        Independent(Normal(out[:, None, :2] + torch.tensor([-3.0, 0.0, 2.0])[:, None], 0.5), 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_distributions_by_their_noise(name: str) -> None:
+    """The actions of evenly spread noise have the distribution itself: its mean and its spread, and where known its cdf."""
+    make = OTHERS[name]
+    wide, many = Head(3, 5, make, width=4), 120
+    noise = NoiseMap(Actions.of(WIDE))
+    x = torch.zeros(1, 3)
+    with torch.no_grad():
+        given = wide(x)
+        noise.read(given)
+        even = stats.norm.ppf((np.arange(many) + 0.5) / many)
+        choice = noise.width - 2  # numbers that choose among parts
+        grid = np.stack(np.meshgrid(even, even, indexing="ij"), axis=-1).reshape(-1, 2)
+        z = np.repeat(grid[:, 1:], noise.width, axis=1)
+        z[:, :choice] = grid[:, :1]
+        noise.read(wide(x.expand(len(z), 3)))
+        played = noise.played(z)
+    np.testing.assert_allclose(played.mean(axis=0), given.mean[0].numpy(), atol=0.02)
+    np.testing.assert_allclose(played.std(axis=0), given.variance[0].sqrt().numpy(), rtol=0.03)
+    if choice == 0:
+        theirs = given.base_dist if name == "LogNormal" else given
+        np.testing.assert_allclose(theirs.cdf(torch.as_tensor(played).float()).numpy(), stats.norm.cdf(z), atol=1e-5)
+        np.testing.assert_allclose(noise.noise_of(played), z, atol=2e-3)
+    result = evenroll.evaluate(Walk(WIDE), wide, episodes=12)
+    assert result.policy == "Head through torch, 4 features, its noise balanced"
+    assert evenroll.evaluate(Walk(WIDE), wide, episodes=3, deterministic=True).sampler == "os"
+
+
+def test_what_a_mixture_cannot_tell() -> None:
+    noise = NoiseMap(Actions.of(WIDE))
+    with torch.no_grad():
+        noise.read(Head(3, 5, OTHERS["mixture"])(torch.zeros(2, 3)))
+    with pytest.raises(DataError, match="do not tell which noise"):
+        noise.noise_of(np.zeros((2, 2)))
+    with pytest.raises(PolicyError, match=r"StudentT.*evenroll\.LatentNoise"):
+        as_model(Head(3, 5, lambda out, _: StudentT(5.0, out[:, :2])), Walk(WIDE).observation_space, WIDE)

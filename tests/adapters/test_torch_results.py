@@ -113,3 +113,36 @@ def test_what_is_not_known_is_refused_with_what_is() -> None:
     ):
         with pytest.raises(PolicyError, match=text):
             reading.outputs(result)
+
+
+def test_values_beside_the_distribution_are_left_out() -> None:
+    """Actor-critic networks give both: a distribution and tensors, or logits and one number for each observation."""
+    discrete, logits = Actions.of(gym.spaces.Discrete(3)), torch.randn(N, 3)
+    for given in ((Categorical(logits=logits), torch.zeros(N, 1)), (logits, torch.zeros(N)), (logits, torch.zeros(N, 1))):
+        reading = Reading(discrete)
+        reading.settle(given)
+        np.testing.assert_allclose(reading.outputs(given).log_softmax(dim=1), logits.log_softmax(dim=1), atol=1e-6)
+    reading, given = Reading(Actions.of(gym.spaces.Box(0.0, 1.0, (2,)))), (Beta(SCALE, SCALE), torch.zeros(N))
+    reading.settle(given)
+    assert reading.described(given).shape == (N, 4)
+    for given, actions, text in (
+        ((logits, logits), discrete, "a tuple of Tensor, Tensor"),
+        ((MEAN, SCALE), Actions.of(WIDE), r"Normal\(mean, log_scale\.exp\(\)\)"),
+        (logits.argmax(dim=1), discrete, "one number for each observation, an action it seems"),
+    ):
+        with pytest.raises(PolicyError, match=text):
+            Reading(actions).settle(given) or Reading(actions).outputs(given)
+
+
+def test_one_hot_actions_of_a_box() -> None:
+    box = gym.spaces.Box(0.0, 1.0, (3,), np.float32)
+    given = OneHotCategorical(logits=torch.randn(N, 3))
+    reading = Reading(Actions.of(box))
+    reading.settle(given)
+    rows = np.array([[0.0], [2.0]])
+    played = reading.actions.to_envs(rows)
+    np.testing.assert_array_equal(played, [[1, 0, 0], [0, 0, 1]])
+    assert all(box.contains(action) for action in (*played, reading.actions.to_env(rows[1])))
+    np.testing.assert_array_equal(reading.actions.from_env(played), rows)
+    with pytest.raises(PolicyError, match="do not lie in"):
+        Reading(Actions.of(gym.spaces.Box(-1.0, 0.5, (3,)))).settle(given)

@@ -86,10 +86,20 @@ def _recognised(
         made = function_policy(mask_handed_over(policy), with_masks(observations, actions), actions, deterministic)
         made.masked = True
         return made
-    what = f"the class {policy.__name__}: make an object of it" if isinstance(policy, type) else f"a {type(policy).__name__}"
-    raise PolicyError(
-        f"{what} is no policy: give a policy file, a Stable-Baselines3 model, a torch module or a function of one "
-        "observation that gives action probabilities, such as lambda x: policy.probabilities(x)"
+    raise PolicyError(_no_policy(policy))
+
+
+def _no_policy(policy: Any) -> str:
+    if isinstance(policy, type):
+        return f"the class {policy.__name__} is no policy yet: make an object of it, with its parameters"
+    if isinstance(policy, dict) and policy and all(hasattr(x, "detach") for x in policy.values()):
+        return (
+            "a state_dict holds parameters without the network that they belong to: make the module, call its "
+            "load_state_dict(…), and give the module"
+        )
+    return (
+        f"a {type(policy).__name__} is no policy: give a policy file, a Stable-Baselines3 model, a torch module or a "
+        "function of one observation that gives action probabilities, such as lambda x: policy.probabilities(x)"
     )
 
 

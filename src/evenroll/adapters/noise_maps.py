@@ -1,7 +1,8 @@
 """Distributions that are neither categorical nor Gaussian with independent dimensions: their noise is what is balanced.
 
 An action of such a distribution is a function of its parameters and of standard Gaussian numbers z: for a Beta distribution
-the quantile at Φ(z), for a multivariate normal distribution mean + L z. So z, which has the same distribution in every
+and others of one number each the quantile at Φ(z), for a multivariate normal distribution mean + L z; for a mixture one more
+number chooses among its parts. So z, which has the same distribution in every
 state, is what the sampler draws, balances and records; the environment gets the action. The density of the action differs
 from that of z by a Jacobian that cancels in every ratio π_b/π_e. The same works for several heads of different kinds, where
 a discrete action is the quantile of its probabilities.
@@ -15,27 +16,32 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import betainc, betaincinv, ndtr, ndtri
+from scipy.special import betainc, betaincinv, expit, logit, ndtr, ndtri
 from torch.distributions import (
     AffineTransform,
     Bernoulli,
     Beta,
     Categorical,
     ComposeTransform,
+    Distribution,
+    ExpTransform,
     Independent,
     IndependentTransform,
+    MixtureSameFamily,
     MultivariateNormal,
     Normal,
     OneHotCategorical,
+    SigmoidTransform,
     TanhTransform,
     TransformedDistribution,
 )
 
 from evenroll.adapters.spaces import Actions
-from evenroll.errors import PolicyError
+from evenroll.errors import DataError, PolicyError
 
 FARTHEST = 8.0  # noise is sought within ± 8, beyond which Φ does not tell numbers apart
 NEARLY_ONE = 1.0 - 1e-7  # the largest tanh that is undone
+LEAST_SHARE = 1e-15  # quantiles are taken at shares that are at least so far from 0 and 1, where some are infinite
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,19 @@ class Part:
 def needs_noise(result: Any, actions: Actions) -> bool:
     """Whether a policy's result is one that only its noise describes."""
     several = list(result.values()) if isinstance(result, dict) else result if isinstance(result, list | tuple) else [result]
-    return actions.mixed or any(isinstance(_base(one)[0], Beta | MultivariateNormal) for one in several)
+    return actions.mixed or any(_only_by_noise(one) for one in several)
+
+
+def _only_by_noise(result: Any) -> bool:
+    base, transforms = _base(result)
+    if isinstance(base, Normal):
+        return any(isinstance(transform, ExpTransform) for transform in transforms)
+    return isinstance(base, Beta | MultivariateNormal | MixtureSameFamily) or _has_quantiles(base)
+
+
+def _has_quantiles(base: Any) -> bool:
+    """Whether a distribution tells its quantiles. torch's icdf raises where it is missing."""
+    return isinstance(base, Distribution) and not base.event_shape and type(base).icdf is not Distribution.icdf
 
 
 class NoiseMap:
@@ -147,12 +165,17 @@ def _part(result: Any, head: Actions) -> Part:
         part = _normal(base)
     elif isinstance(base, MultivariateNormal):
         part = _multivariate(base)
+    elif isinstance(base, MixtureSameFamily):
+        part = _mixture(base)
+    elif _has_quantiles(base):
+        part = _by_quantiles(base)
     else:
         raise PolicyError(f"the policy gives a {type(result).__name__} of {type(base).__name__} for actions {head.space}")
     for transform in transforms:
         part = _transformed(part, transform)
-    if bool(head.choices) != isinstance(base, Categorical | OneHotCategorical | Bernoulli) or part.width != head.dim:
-        raise PolicyError(f"the policy gives a {type(base).__name__} of {part.width} numbers for actions {head.space}")
+    dim = part.likeliest.shape[1]
+    if bool(head.choices) != isinstance(base, Categorical | OneHotCategorical | Bernoulli) or dim != head.dim:
+        raise PolicyError(f"the policy gives a {type(base).__name__} of {dim} numbers for actions {head.space}")
     return part
 
 
@@ -189,6 +212,60 @@ def _multivariate(base: MultivariateNormal) -> Part:
     )
 
 
+def _by_quantiles(base: Any) -> Part:
+    """Numbers that are independent of each other, each by its quantile at Φ(z)."""
+    shape = base.batch_shape
+    names = [name for name in base.arg_constraints if name in vars(base)]
+    described = np.concatenate([_numbers(getattr(base, name).expand(shape)) for name in names], axis=1)
+
+    def play(z: np.ndarray) -> np.ndarray:
+        u = np.clip(ndtr(z), LEAST_SHARE, 1.0 - LEAST_SHARE)
+        return _numbers(base.icdf(torch.as_tensor(u).reshape(shape)))
+
+    def undo(x: np.ndarray) -> np.ndarray:
+        return ndtri(_numbers(base.cdf(torch.as_tensor(x).reshape(shape))))
+
+    middle = np.zeros((len(described), described.shape[1] // max(len(names), 1)))
+    return Part(middle.shape[1], described, play, undo, play(middle))
+
+
+def _mixture(base: MixtureSameFamily) -> Part:
+    """A number of noise for the choice of a part, and one for each number of the action, which is that part's.
+
+    Either all numbers of an action come of one part (the parts have several numbers each), or each chooses for itself.
+    """
+    inner, transforms = _base(base.component_distribution)
+    if not isinstance(inner, Normal) or transforms:
+        raise PolicyError(f"the policy gives a mixture of {type(inner).__name__}: only mixtures of Normal are known")
+    together = bool(base.component_distribution.event_shape)
+    p = base.mixture_distribution.probs.detach().double()
+    mean, scale = (x.detach().double() for x in torch.broadcast_tensors(inner.loc, inner.scale))
+    if not together:
+        mean, scale = mean[..., None], scale[..., None]  # the numbers of a part come last
+    n, parts, numbers = len(mean), p.shape[-1], mean.shape[-1]
+    p = p.reshape(n, -1, parts).numpy()
+    mean, scale = (x.reshape(n, -1, parts, numbers).numpy() for x in (mean, scale))
+    choices, each = p.shape[1], numbers
+    ends = np.cumsum(p, axis=2)
+    ends[:, :, -1] = 1.0
+
+    def chosen(x: np.ndarray, which: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(x, which[:, :, None, None], axis=2)[:, :, 0]
+
+    def play(z: np.ndarray) -> np.ndarray:
+        which = np.minimum((ends <= ndtr(z[:, :choices])[:, :, None]).sum(axis=2), parts - 1)
+        own = z[:, choices:].reshape(n, choices, each)
+        return (chosen(mean, which) + chosen(scale, which) * own).reshape(n, -1)
+
+    def undo(x: np.ndarray) -> np.ndarray:
+        raise DataError(
+            "the policy gives a mixture, and actions do not tell which noise they came of: collect the data with it"
+        )
+
+    described = np.concatenate([x.reshape(n, -1) for x in (np.log(np.maximum(p, 1e-300)), mean, scale)], axis=1)
+    return Part(choices * (1 + each), described, play, undo, chosen(mean, p.argmax(axis=2)).reshape(n, -1))
+
+
 def _discrete(base: Any, head: Actions) -> Part:
     """The quantile of the probabilities at Φ(z). Back goes the middle of the range that belongs to an action."""
     p = base.probs if not isinstance(base, Bernoulli) else torch.stack([1.0 - base.probs, base.probs], dim=-1)
@@ -223,4 +300,13 @@ def _transformed(part: Part, transform: Any) -> Part:
             part.width, part.parameters, lambda z: np.tanh(part.play(z)),
             lambda x: part.undo(np.arctanh(np.clip(x, -NEARLY_ONE, NEARLY_ONE))), np.tanh(part.likeliest),
         )  # fmt: skip
+    if isinstance(transform, ExpTransform):
+        return Part(
+            part.width, part.parameters, lambda z: np.exp(part.play(z)), lambda x: part.undo(np.log(x)),
+            np.exp(part.likeliest),
+        )  # fmt: skip
+    if isinstance(transform, SigmoidTransform):
+        return Part(
+            part.width, part.parameters, lambda z: expit(part.play(z)), lambda x: part.undo(logit(x)), expit(part.likeliest)
+        )
     raise PolicyError(f"the policy transforms its actions by {type(transform).__name__}, which is not known")

@@ -93,6 +93,8 @@ class TorchPolicy:
         """The last linear layer whose outputs are the policy's, else the last one that ran on one row per observation."""
         rows = [c for c in self.calls if c.inputs.ndim == 2 and len(c.inputs) == len(self.probed)]
         n = sum(self.choices) or self.real
+        if self.reading.noise is not None:  # parameters of any number; a critic's layer has a single output
+            return next((c for c in reversed(rows) if c.outputs.shape[1] >= n), rows[-1] if rows else None)
         fitting = [c for c in rows if c.outputs.shape[1] in (n, 2 * n)]
         for candidates in ([c for c in fitting if self._explains(c.outputs)], fitting, rows):
             if candidates:

@@ -16,6 +16,7 @@ from torch.distributions import (
     AffineTransform,
     Bernoulli,
     ComposeTransform,
+    Distribution,
     Independent,
     IndependentTransform,
     Normal,
@@ -40,8 +41,9 @@ SQUASH = (  # what to say of actions that were drawn outside the environment's b
     "[TanhTransform()])"
 )
 KNOWN = (
-    "known are Categorical, OneHotCategorical, Bernoulli, Normal, Beta, MultivariateNormal, Independent of these, "
-    "TransformedDistribution(Normal, [TanhTransform(), AffineTransform(bias, scale)]), and logits"
+    "known are Categorical, OneHotCategorical, Bernoulli, Normal, Beta, MultivariateNormal, mixtures of Normal, what has "
+    "an icdf (Laplace, Uniform, …), Independent of these, TransformedDistribution(Normal, [TanhTransform(), "
+    "AffineTransform(bias, scale)]), and logits; any other works as act(x, noise): evenroll.LatentNoise(act, size)"
 )
 
 
@@ -62,6 +64,7 @@ class Reading:
 
     def settle(self, result: Any) -> None:
         """Decide from the result on probe observations how results are read."""
+        result = self._without_values(result)
         if needs_noise(result, self.actions):
             self.noise = NoiseMap(self.actions)
             self.noise.read(result)
@@ -83,6 +86,7 @@ class Reading:
 
     def outputs(self, result: Any) -> torch.Tensor:
         """The outputs [n, outputs]: logits, or the mean and log scale of each dimension in turn."""
+        result = self._without_values(result)
         if self.noise is not None:
             return torch.zeros(len(self.noise.read(result)), 2 * self.real)
         if isinstance(result, Logits):
@@ -105,13 +109,25 @@ class Reading:
 
     def described(self, result: Any) -> torch.Tensor:
         """The numbers [n, …] by which two answers of the policy to the same observations are compared."""
-        return self.outputs(result) if self.noise is None else torch.as_tensor(self.noise.read(result))
+        if self.noise is None:
+            return self.outputs(result)
+        return torch.as_tensor(self.noise.read(self._without_values(result)))
 
     def same(self, a: np.ndarray, b: np.ndarray) -> bool:
         """Whether two sets of such numbers describe the same distributions, up to rounding."""
         if self.noise is None:
             return self.actions.distribution.same(a, b)
         return a.shape == b.shape and bool(np.allclose(a, b, rtol=SAME, atol=SAME))
+
+    def _without_values(self, result: Any) -> Any:
+        """The distribution, or the logits, of an actor-critic network that gives values beside them."""
+        if not isinstance(result, tuple) or len(result) < 2 or not all(isinstance(x, torch.Tensor) for x in result[1:]):
+            return result
+        first, n = result[0], len(result[1]) if result[1].ndim else 0
+        if isinstance(first, Distribution):
+            return first
+        logits = isinstance(first, torch.Tensor) and first.shape == (n, sum(self.choices)) and sum(self.choices) > 1
+        return first if logits and all(x.numel() == n for x in result[1:]) else result
 
     def _several(self, result: Any) -> Any:
         """The distributions of a Dict of actions, in the order of its parts."""
@@ -163,6 +179,11 @@ class Reading:
 
     def _fitting(self, rows: torch.Tensor) -> torch.Tensor:
         n = sum(self.choices)
+        if rows.ndim == 1 and len(self.choices) == 1:
+            raise PolicyError(
+                "the policy gives one number for each observation, an action it seems: return the distribution of its "
+                "actions, such as torch.distributions.Categorical(logits=…); or pass deterministic=True if it draws nothing"
+            )
         if rows.ndim != 2 or rows.shape[1] != n:
             has = f"{n} action values" if n else "real actions"
             raise PolicyError(f"the policy gives logits of shape {list(rows.shape)}, the environment has {has}")
@@ -233,7 +254,8 @@ def _what_to_do(result: Any) -> str:
         held = ", ".join(type(x).__name__ for x in result)
         return (
             f"the policy gives a {kind} of {held}: wrap it so that it gives the distribution alone, for example "
-            "`class Wrapped(torch.nn.Module)` whose forward(x) returns Normal(mean, scale) of them"
+            "`class Wrapped(torch.nn.Module)` whose forward(x) returns Normal(mean, scale) of them, or "
+            "Normal(mean, log_scale.exp())"
         )
     return f"the policy gives a {kind}; {KNOWN}: wrap it in a torch.nn.Module whose forward(x) returns one of these"
 

@@ -148,6 +148,12 @@ def as_lanes(env: Any) -> VectorLanes | SB3Lanes | None:
         return VectorLanes(env)
     if isinstance(env, gym.Env):
         return None
+    if hasattr(env, "possible_agents"):
+        raise SpecError(
+            f"{type(env).__name__} is a PettingZoo environment: wrap a parallel one in "
+            "supersuit.pettingzoo_env_to_vec_env_v1(env), whose lanes are its agents (one of turns first in "
+            "pettingzoo.utils.turn_based_aec_to_parallel(env))"
+        )
     raise SpecError(
         f"a {type(env).__name__} is no environment: give a Gymnasium env or vector env, an id of one such as "
         "'CartPole-v1', or a function that makes one"
