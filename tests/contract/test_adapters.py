@@ -310,8 +310,8 @@ def directions(model: Any) -> int:
 def test_on_policy_it_earns_what_the_library_earns(name: str, tmp_path: Path, base_seed: int) -> None:
     """The value of "os" is that of the library's own rollouts.
 
-    P(false) ≤ 1e-4 over all kinds: 4.9 standard errors of the difference, 640 episodes of ours and 1,500 of theirs. Catches
-    a value that is off by 0.23 standard deviations of the return.
+    P(false) ≤ 1e-4 over all kinds: 4.9 standard errors of the difference, 640 episodes of ours and 1,500 of theirs.
+    Catches a value that is off by 0.23 standard deviations of the return.
     """
     kind, policy, own = made(name, tmp_path)
     theirs = their_returns(kind, own, 1_500, base_seed)
