@@ -23,7 +23,7 @@ import numpy as np
 
 import evenroll
 from evenroll.estimators.corrections import best_way
-from evenroll.estimators.score_regression import action_part, regress
+from evenroll.estimators.score_regression import action_parts, regress
 from evenroll.samplers.auto_network import gain
 
 matplotlib.use("Agg")
@@ -135,7 +135,7 @@ def regression_data(episodes: int = 300, seed: int = 0) -> dict[str, tuple[np.nd
         chosen = evenroll.OnPolicy() if sampler == "os" else evenroll.Auto()
         driver = evenroll.Driver(policy, chosen, (seed,), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(domain.trial_environment((seed,)), episodes=episodes)
-        part = action_part(data, policy)
+        part = action_parts(data, policy)[0]
         fit = regress(data.returns, [part])
         usual = 1.96 * data.returns.std(ddof=1) / math.sqrt(episodes)
         print(

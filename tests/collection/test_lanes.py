@@ -10,13 +10,14 @@ from torch import nn
 from torch.distributions import Categorical, Normal
 
 from evenroll.collection.environments import collect
-from evenroll.collection.lanes import SOUND, Lanes
+from evenroll.collection.lanes import SOUND, Lanes, rooms
 from evenroll.domains.catalogue import get_domain
+from evenroll.errors import SpecError
 from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP, External
 from evenroll.samplers import Auto
 from evenroll.samplers.auto_state import Memory
-from tests.helpers import double_policy
+from tests.helpers import double_policy, trial
 
 
 class _AsLinear(nn.Module):
@@ -79,12 +80,13 @@ def test_every_road_chooses_the_same_actions(name: str) -> None:
 def test_lanes_share_one_balance_without_delay() -> None:
     """The k-th action of three lanes with the same observations is that of one lane that saw them in turn.
 
-    For as long as neither has come far enough into an episode for its length to count."""
-    policy = get_domain("cartpole").policy()
+    For as long as neither has come far enough into an episode for its length to count. What is to be repaid comes from
+    initial data: no episode leans against its own luck."""
+    policy, initial = get_domain("cartpole").policy(), trial("cartpole", "os", (3,), episodes=5)
     x = np.random.default_rng(0).standard_normal((20, 12, 3, 4)) * 0.05
     nobody, strayed = np.zeros(3, dtype=bool), 0.0
     for seed in range(20):
-        together, alone = Collector(policy, lanes=3, seed=seed), Collector(policy, seed=seed)
+        together, alone = Collector(policy, lanes=3, seed=seed, initial=initial), Collector(policy, seed=seed, initial=initial)
         for t in range(12):
             actions = together.act(x[seed, t])
             ratios = together.stepper.log_b - together.stepper.log_e
@@ -101,7 +103,7 @@ def test_lanes_share_one_balance_without_delay() -> None:
 
 @pytest.mark.parametrize("name", ["gridworld", "cartpole"])
 def test_lanes_that_end_at_different_times_have_clocks_of_their_own(name: str) -> None:
-    """Episodes of 2, 3 and 5 steps side by side, against one lane whose time and discount are set by hand."""
+    """Episodes of 2, 3 and 5 steps side by side, against one lane whose time, discount and surprise are set by hand."""
     policy, gamma, lengths = double_policy(name), 0.8, np.array([2, 3, 5])
     rng = np.random.default_rng(0)
     shape, nobody = (60, 3) if name == "gridworld" else (60, 3, 4), np.zeros(3, dtype=bool)
@@ -110,17 +112,34 @@ def test_lanes_that_end_at_different_times_have_clocks_of_their_own(name: str) -
     assert together.stepper is not None
     assert Auto.trajectory == ("t", "discount")
     times, discounts, every_time = np.zeros(3), np.ones(3), 0.0
+    surprise = alone.balance.vectors[len(alone.balance.vectors) - Auto().each(policy) :]
+    surprises = np.zeros((3, len(surprise)))
     for observations in x:
         together.act(observations)
         for lane in range(3):
-            alone.trajectories[0] = times[lane], discounts[lane]
+            alone.trajectories[0], surprise[...] = (times[lane], discounts[lane]), surprises[lane]
             assert alone.advance(np.array(observations[lane], float).reshape(1, -1), np.ones(1, np.int64)) == SOUND
             np.testing.assert_array_equal(alone.actions[0], together.stepper.actions[lane])
             assert alone.log_b[0] == together.stepper.log_b[lane]
+            surprises[lane] = surprise
         every_time += times.sum()
         times, discounts = times + 1, discounts * gamma
         over = times == lengths
         np.testing.assert_array_equal(together.observe(np.ones(3), over, nobody), over)
         times[over], discounts[over] = 0.0, 1.0
+        for lane in np.flatnonzero(over):
+            surprise[...] = surprises[lane]
+            alone.end(0)
+            surprises[lane] = 0.0
+    assert np.abs(together.rollouts().log_b - together.rollouts().log_e).max() > 0.01
     assert Memory(together.stepper.balance.memory).times == every_time
     assert sorted(set(together.rollouts().lengths)) == [2, 3, 5]
+
+
+def test_rooms_of_trajectories_that_run_side_by_side_are_not_shared() -> None:
+    """Two lanes: 0 and 1 run together, 2 follows on 1, 3 on 0; 3 and 2 are still running."""
+    owner, last = np.array([0, 1, 0, 1, 0, 2, 0, 2, 3, 2]), np.array([0, 0, 0, 1, 0, 0, 1, 0, 0, 0])
+    np.testing.assert_array_equal(rooms(owner, last, 4, 2), [0, 1, 1, 0])
+    with pytest.raises(SpecError, match="more than 1 trajectories"):
+        rooms(owner, last, 4, 1)
+    np.testing.assert_array_equal(rooms(np.zeros(3, np.int64), np.array([0, 1, 0]), 2, 1), [0, 0])  # the second has no steps

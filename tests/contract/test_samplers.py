@@ -128,18 +128,20 @@ def test_lanes_are_one_sampler_that_sees_them_in_turn(name: str, spec: str) -> N
     alone = Lanes(policy, sampler, (1,), gamma=0.8)
     assert together.stepper is not None
     own, times = [alone.trajectories[0].copy() for _ in range(3)], np.zeros(3)
+    tail = alone.balance.vectors[len(alone.balance.vectors) - sampler.each(policy) :]
+    tails = np.zeros((3, len(tail)))
     for observations in x:
         together.act(observations)
         for lane in range(3):
-            alone.trajectories[0] = own[lane]
+            alone.trajectories[0], tail[...] = own[lane], tails[lane]
             assert alone.advance(np.array(observations[lane], float).reshape(1, -1), np.ones(1, np.int64)) == SOUND
-            own[lane] = alone.trajectories[0].copy()
+            own[lane], tails[lane] = alone.trajectories[0].copy(), tail
             np.testing.assert_array_equal(alone.actions[0], together.stepper.actions[lane])
             assert alone.log_b[0] == together.stepper.log_b[lane]
         times += 1
         over = times == lengths
         together.observe(np.ones(3), over, nobody)
         for lane in np.flatnonzero(over):
-            alone.trajectories[0] = own[lane]
+            alone.trajectories[0], tail[...] = own[lane], tails[lane]
             alone.end(0)
-            own[lane], times[lane] = alone.trajectories[0].copy(), 0
+            own[lane], tails[lane], times[lane] = alone.trajectories[0].copy(), tail, 0

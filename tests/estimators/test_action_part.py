@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenroll.domains.catalogue import get_domain
-from evenroll.estimators.score_regression import action_part
+from evenroll.estimators.score_regression import action_parts
 from tests.helpers import trial
 
 
@@ -17,8 +17,8 @@ def test_an_episode_does_not_shape_its_own_correction():
         policy, data = get_domain(domain).policy(), trial(domain, episodes=60)
         rewards = data.rewards.copy()
         rewards[data.ends[6] : data.ends[7]] *= 3.0  # episode 7, fold 7
-        before = action_part(data, policy).apart
-        after = action_part(replace(data, rewards=rewards), policy).apart
+        before = action_parts(data, policy)[0].apart
+        after = action_parts(replace(data, rewards=rewards), policy)[0].apart
         own = np.arange(60) % 10 == 7
         np.testing.assert_array_equal(before[own], after[own])
         assert (before[~own] != after[~own]).any()

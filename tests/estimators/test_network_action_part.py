@@ -7,7 +7,7 @@ import pytest
 
 from evenroll.domains.catalogue import get_domain
 from evenroll.estimators.corrections import best_way, corrections
-from evenroll.estimators.score_regression import action_part
+from evenroll.estimators.score_regression import action_parts
 from evenroll.policies import MLP
 from tests.helpers import trial
 
@@ -55,7 +55,7 @@ def test_balanced_scores_take_the_mean_of_all_folds_together(base_seed):
 
     def parts(sampler):
         runs = [trial("cartpole-continuous", sampler, (base_seed + i,), episodes=200) for i in range(8)]
-        found = [action_part(data, policy) for data in runs]
+        found = [action_parts(data, policy)[0] for data in runs]
         made = [corrections(data.returns, [p]) for data, p in zip(runs, found, strict=True)]
         ways = [best_way(data.returns, p.apart) for data, p in zip(runs, found, strict=True)]
         together = [slope * p.together(way) for p, (way, slope) in zip(found, ways, strict=True)]

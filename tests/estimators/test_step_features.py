@@ -14,13 +14,20 @@ def test_features_are_standardised_and_discounted() -> None:
     policy, data = get_domain("cartpole").policy(), trial("cartpole", episodes=30)
     steps = Steps(data, 10)
     hidden, scores = hidden_and_scores(policy, steps)
-    psi = step_features(steps, hidden) / steps.discount[:, None]
+    discounted, own = step_features(steps, hidden)
+    psi = discounted / steps.discount[:, None]
     assert scores.shape == (len(steps.t), 2)
-    np.testing.assert_allclose(psi[:, -1], 1.0, rtol=1e-5)
-    moving = psi[:, :-1].std(axis=0) > 0.5
-    assert moving.sum() > hidden.shape[1] // 2
-    np.testing.assert_allclose(psi[:, :-1][:, moving].mean(axis=0), 0.0, atol=1e-3)
-    np.testing.assert_allclose(psi[:, :-1][:, moving].std(axis=0), 1.0, rtol=1e-3)
+    assert own == hidden.shape[1] + 1
+    np.testing.assert_allclose(psi[:, own - 1], 1.0, rtol=1e-5)
+    others = np.delete(psi, own - 1, axis=1)
+    moving = others.std(axis=0) > 0.5
+    assert moving[: own - 1].sum() > hidden.shape[1] // 2
+    assert moving[own - 1 :].sum() > 15  # of 4 numbers, γᵗ and 15 products
+    np.testing.assert_allclose(others[:, moving].mean(axis=0), 0.0, atol=1e-3)
+    np.testing.assert_allclose(others[:, moving].std(axis=0), 1.0, rtol=1e-3)
+    lively = hidden.std(axis=0) > 0.1
+    for j in np.flatnonzero(lively):  # the policy's own features come first, in their order
+        assert abs(np.corrcoef(psi[:, j], hidden[:, j])[0, 1]) > 0.999
 
 
 def test_scores_have_mean_zero_under_the_policy() -> None:

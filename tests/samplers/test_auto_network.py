@@ -71,19 +71,20 @@ def test_several_dimensions_step_by_step(base_seed: int) -> None:
 
 
 def test_the_gain_of_a_network_follows_its_schedule() -> None:
-    """κ = c·D: less until K is known, then ½, then √(D/k), then 16 D/k; and never more than 5 nats an episode, T·κ/4."""
+    """κ = c·D: less until K is known, then 0.35, then 0.7 √(D/k), then 11.2 D/k; and never more than 5 nats an episode, T·κ/4."""
     D = 65.0
     kappa = [D * gain(D, steps * D, 10.0) for steps in (0.375, 1.0, 4.0, 16.0, 256.0, 1024.0)]
-    assert kappa == pytest.approx([0.125, 0.5, 0.5, 0.25, 1 / 16, 1 / 64])
+    assert kappa == pytest.approx([0.0875, 0.35, 0.35, 0.175, 0.04375, 0.0109375])
     for length in (100.0, 1000.0):
         assert D * gain(D, 2 * D, length) * length / 4 == pytest.approx(5.0)
-        assert gain(D, 4000 * D, length) == pytest.approx(16 / (4000 * D))
+        assert gain(D, 4000 * D, length) == pytest.approx(11.2 / (4000 * D))
 
 
 @pytest.mark.parametrize("name", ["cartpole", "cartpole:actions=3", "cartpole-continuous"])
 def test_a_network_is_tilted_by_its_definition(name: str) -> None:
-    """π_b recomputed step by step: τ = c ψᵀβ, where β = (K/k)⁻¹ S is solved anew whenever k has grown by a third and follows
-    S in between. A linear policy, whose ψ is the observation and 1, in double precision."""
+    """π_b recomputed step by step: τ = c ψᵀβ, where β = (K/k)⁻¹ S is solved anew whenever k has grown by a third or a
+    trajectory has ended, and follows S in between. S counts the draws of ended trajectories and what was expected of the
+    running one. A linear policy, whose ψ is the observation and 1, in double precision."""
     rng, gamma, steps = np.random.default_rng(3), 0.9, 400
     real, actions = name.endswith("continuous"), 3 if name.endswith("3") else 2
     policy = MLP([], rng.normal(size=(actions, 4)), rng.normal(size=actions), head="gaussian" if real else "softmax",
@@ -92,6 +93,7 @@ def test_a_network_is_tilted_by_its_definition(name: str) -> None:
     kinds = 2 if real else actions - 1  # scores that are free to vary
     first, times = np.concatenate([[0], data.ends]), 0.0
     S, beta, K, P, next_fit = np.zeros((kinds, 5)), np.zeros((kinds, 5)), np.zeros((5, 5)), np.zeros((5, 5)), 8
+    surprise = np.zeros((kinds, 5))
     for k in range(steps):
         t = k - first[first <= k].max()
         out, psi = policy.outputs(data.observations[k]), gamma**t * np.append(data.observations[k], 1.0)
@@ -103,14 +105,17 @@ def test_a_network_is_tilted_by_its_definition(name: str) -> None:
             deviation = np.sqrt(np.clip(1.0 - math.sqrt(2.0) * by[1] - mean**2, 0.25, 2.0))
             log_b = stats.norm.logpdf(z, mean, deviation) - np.log(scale)
             x, spread = np.array([z, (z * z - 1.0) / math.sqrt(2.0)]), 1.0
+            expected = np.array([mean, (deviation**2 + mean**2 - 1.0) / math.sqrt(2.0)])
         else:
             pi, a = special.softmax(out), int(data.actions[k, 0])
             by = np.append(by, -by.sum())
             b = pi * np.maximum(1.0 - (by - pi @ by), LEAST_RATIO)
             log_b = np.log(b[a] / b.sum())
             x, spread = (np.eye(actions)[a] - pi)[:-1], (1.0 - pi @ pi) / (actions - 1)  # the variance of a free score
+            expected = (b / b.sum() - pi)[:-1]
         assert data.log_b[k] == pytest.approx(log_b, abs=1e-7)
-        S, beta = S + np.outer(x, psi), beta + np.outer(x, P @ psi)
+        S, beta = S + np.outer(expected, psi), beta + np.outer(expected, P @ psi)
+        surprise += np.outer(x - expected, psi)
         if k + 1 <= EVERY_STEP * 5:
             K += spread * np.outer(psi, psi)
         elif (k + 1) % STRIDE == 0:
@@ -118,6 +123,9 @@ def test_a_network_is_tilted_by_its_definition(name: str) -> None:
         if k + 1 >= next_fit:
             next_fit = math.ceil((k + 1) * 4 / 3)
             P = np.linalg.inv((K + np.trace(K) / (5 * (k + 1)) * np.eye(5)) / (k + 1))
+            beta = S @ P
+        if k + 1 in data.ends:
+            S, surprise = S + surprise, np.zeros((kinds, 5))
             beta = S @ P
         times += t
     assert np.abs(data.log_b - data.log_e).max() > 0.05

@@ -67,6 +67,7 @@ class Balance:
     seed     the place in the seed tree. Actions and environment have a stream each, so that methods can be compared on
              common environment noise
     initial  data that the sampler learns from before its first step
+    lanes    how many trajectories run side by side
     """
 
     def __init__(
@@ -78,13 +79,14 @@ class Balance:
         gamma: float,
         value: float = 1.0,
         initial: Rollouts | None = None,
+        lanes: int = 1,
     ) -> None:
         gamma = share("gamma", gamma)
         sampler.check(policy)
         initial = None if initial is None else initial.sound()
         self.policy, self.sampler, self.seed, self.initial = policy, sampler, seed, initial
         self.number = number_type(policy.dtype)
-        self.settings, self.vectors, self.memory = sampler.arrays(policy, value, gamma)
+        self.settings, self.vectors, self.memory = sampler.arrays(policy, value, gamma, lanes)
         self.arrays = self._arrays()
         self.stream = stream(*seed, 0)
         self.uniforms = np.zeros(policy.action_dim)

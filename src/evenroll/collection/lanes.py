@@ -9,6 +9,7 @@ bit.
 from __future__ import annotations
 
 import functools
+import heapq
 import math
 from typing import Any
 
@@ -35,11 +36,12 @@ SOUND, BAD_OBSERVATION, IMPOSSIBLE = -1, 0, 1  # what `Lanes.advance` reports (t
 
 def _advance_kernel(
     policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, stream: Any, u: Any, slots: Any,
-    trajectories: Any, states: int, actions: Any, log_e: Any, log_b: Any, active: Any, obs: Any,
+    trajectories: Any, place: int, states: int, actions: Any, log_e: Any, log_b: Any, active: Any, obs: Any,
 ) -> int:  # fmt: skip
     """Choose an action for every lane, and learn from the active lanes. Returns SOUND, or 2·lane + what is wrong.
 
-    A state of a table (`states` is not 0) is a place in memory, so it is looked at in every lane.
+    A state of a table (`states` is not 0) is a place in memory, so it is looked at in every lane. The number of the lane is
+    written to `place` in the sampler's memory, unless that is −1.
     """
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     clock, tally = Clock(clock_array), Tally(tally_array)
@@ -55,6 +57,8 @@ def _advance_kernel(
     for e in range(lanes):
         for i in range(n_slots):
             sampler.memory[slots[i]] = trajectories[e, i]
+        if place >= 0:
+            sampler.memory[place] = e
         here, a = shift(pointer(obs), e * n_obs), shift(pointer(actions), e * n_action)
         is_active = active[e] == 1
         of_e, of_b = choose_and_watch(
@@ -71,32 +75,43 @@ def _advance_kernel(
     return SOUND
 
 
-def _end_kernel(policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, e: Any) -> None:
+def _end_kernel(policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, place: Any, e: Any) -> None:
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     for i in range(len(slots)):
         sampler.memory[slots[i]] = trajectories[e, i]
+    if place >= 0:
+        sampler.memory[place] = e
     ending(policy, sampler)(policy, sampler, 0.0, 0.0)
     for i in range(len(slots)):
         trajectories[e, i] = sampler.memory[slots[i]]
 
 
 def _replay_kernel(
-    policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, lane: Any, last: Any, obs: Any, actions: Any,
-    first: Any, end: Any,
+    policy_arrays: Any, sampler_arrays: Any, slots: Any, trajectories: Any, place: Any, room: Any, u: Any, scratch: Any,
+    lane: Any, last: Any, obs: Any, actions: Any, first: Any, end: Any,
 ) -> None:  # fmt: skip
     """Learn from recorded steps in their order, as `_advance_kernel` and `_end_kernel` did when they were taken.
 
+    A sampler that has numbers for each lane counts what it expected of an action: it makes its choice again, which is then
+    ignored (`u`, `scratch`).
+
+    room        which lane's numbers each trajectory may use while it runs
     first, end  which rows: the first, and the first that is left for another call
     """
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
-    update, end_episode = updating(policy, sampler), ending(policy, sampler)
+    choose, update, end_episode = choosing(policy, sampler), updating(policy, sampler), ending(policy, sampler)
     n_obs, n_action, n_slots = obs.shape[1], actions.shape[1], len(slots)
     for row in range(first, end):
         e = lane[row]
         for i in range(n_slots):
             sampler.memory[slots[i]] = trajectories[e, i]
+        if place >= 0:
+            sampler.memory[place] = room[e]
         here, a = shift(pointer(obs), row * n_obs), shift(pointer(actions), row * n_action)
-        forward(policy, sampler.vectors, 0.0, here)
+        if place >= 0:
+            choose(policy, sampler, here, pointer(u), pointer(scratch))
+        else:
+            forward(policy, sampler.vectors, 0.0, here)
         update(policy, sampler, here, a, 0.0)
         if last[row] == 1:
             end_episode(policy, sampler, 0.0, 0.0)
@@ -107,19 +122,20 @@ def _replay_kernel(
 @functools.cache
 def _advance(number: Any) -> Any:
     floats, ints, table = float64[::1], int64[::1], float64[:, ::1]
-    loop = (ints, floats, uint64[::1], floats, ints, table, int64, table, floats, floats, ints, table)
+    loop = (ints, floats, uint64[::1], floats, ints, table, int64, int64, table, floats, floats, ints, table)
     return compiled(_advance_kernel, int64(*sampling_types(number), *loop))
 
 
 @functools.cache
 def _end(number: Any) -> Any:
-    return compiled(_end_kernel, void(*sampling_types(number), int64[::1], float64[:, ::1], int64))
+    return compiled(_end_kernel, void(*sampling_types(number), int64[::1], float64[:, ::1], int64, int64))
 
 
 @functools.cache
 def _replay(number: Any) -> Any:
     ints, table = int64[::1], float64[:, ::1]
-    return compiled(_replay_kernel, void(*sampling_types(number), ints, table, ints, ints, table, table, int64, int64))
+    data = (ints, table, int64, ints, float64[::1], float64[::1], ints, ints, table, table, int64, int64)
+    return compiled(_replay_kernel, void(*sampling_types(number), *data))
 
 
 class Lanes:
@@ -140,23 +156,24 @@ class Lanes:
     ) -> None:
         if sampler.whole_trials_only is not None:
             raise SpecError(f"{sampler.name} {sampler.whole_trials_only}: it runs on the built-in domains only")
-        self.balance = balance = Balance(policy, sampler, seed, gamma=gamma, initial=initial)
+        self.balance = balance = Balance(policy, sampler, seed, gamma=gamma, initial=initial, lanes=lanes)
+        self.place = -1 if sampler.lane is None else sampler.memory.names.index(sampler.lane)
         self.slots = np.array([sampler.memory.names.index(name) for name in sampler.trajectory], dtype=np.int64)
         self.trajectories = np.tile(balance.memory[self.slots], (lanes, 1))
         self.actions = np.zeros((lanes, policy.action_dim))
         self.log_e, self.log_b = np.zeros(lanes), np.zeros(lanes)
         self.observations, self.everyone = np.zeros((lanes, policy.obs_dim)), np.ones(lanes, dtype=np.int64)
-        self._new = functools.partial(Balance, policy, sampler, seed, gamma=gamma, initial=initial)
+        self._new = functools.partial(Balance, policy, sampler, seed, gamma=gamma, initial=initial, lanes=lanes)
         self._join()
 
     def _join(self) -> None:
         """Gather what the compiled calls take."""
         balance = self.balance
         self._advance, self._end = _advance(balance.number), _end(balance.number)
-        self._ends = (*balance.arrays, self.slots, self.trajectories)
+        self._ends = (*balance.arrays, self.slots, self.trajectories, self.place)
         self._start = (
             *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self.slots,
-            self.trajectories, balance.policy.n_states or 0, self.actions, self.log_e, self.log_b,
+            self.trajectories, self.place, balance.policy.n_states or 0, self.actions, self.log_e, self.log_b,
         )  # fmt: skip
         # For a caller who has filled `observations` (`first` is that of the first lane): a step in which all are active.
         self.first, self.once = (
@@ -217,10 +234,18 @@ class Lanes:
         balance.clock_array[...], balance.tally_array[...] = new.clock_array, new.tally_array
         start = balance.memory[self.slots].copy()
         own = np.tile(start, (max([int(owner.max(initial=0)), *of_lane]) + 1, 1))
+        room = rooms(owner, last, len(own), len(of_lane))
+        scratch = np.full(policy.action_dim, 0.5), np.zeros(policy.action_dim)
         for first, end in in_parts(n, balance.size):
-            _replay(balance.number)(*balance.arrays, self.slots, own, owner, last, encoded, actions, first, end)
+            _replay(balance.number)(
+                *balance.arrays, self.slots, own, self.place, room, *scratch, owner, last, encoded, actions, first, end
+            )
+        each = balance.sampler.each(policy)
+        rows = balance.vectors[len(balance.vectors) - len(of_lane) * each :].reshape(len(of_lane), each)
+        used = rows.copy()
         for lane, trajectory in enumerate(of_lane):
             self.trajectories[lane] = start if trajectory < 0 else own[trajectory]
+            rows[lane] = 0.0 if trajectory < 0 else used[room[trajectory]]
         balance.clock.steps, balance.clock.episodes = len(owner), int(last.sum())
         ratios = (log_b - log_e)[np.isfinite(log_b - log_e)]
         if len(ratios):  # summed one after the other, as they were when the steps were taken
@@ -246,3 +271,25 @@ class Lanes:
             "log_e": self.log_e,
             "log_b": self.log_b,
         }
+
+
+def rooms(owner: np.ndarray, last: np.ndarray, trajectories: int, lanes: int) -> np.ndarray:
+    """For every trajectory a lane whose numbers are free while it runs: of two that run at the same time none shares one.
+
+    owner, last  [N] the trajectory of every step, and 1 where the step is its last, in the order in which they were taken
+    """
+    n = len(owner)
+    begin, end = np.full(trajectories, n), np.full(trajectories, n)
+    begin[owner[::-1]] = np.arange(n)[::-1]
+    end[owner[last == 1]] = np.flatnonzero(last)
+    room, free, busy = np.zeros(trajectories, dtype=np.int64), list(range(lanes)), list[tuple[int, int]]()
+    for trajectory in np.argsort(begin, kind="stable"):
+        while busy and busy[0][0] < begin[trajectory]:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if begin[trajectory] == n:
+            break  # it has no steps
+        if not free:
+            raise SpecError(f"more than {lanes} trajectories run side by side")
+        room[trajectory] = heapq.heappop(free)
+        heapq.heappush(busy, (int(end[trajectory]), int(room[trajectory])))
+    return room

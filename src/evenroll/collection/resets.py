@@ -34,15 +34,17 @@ class Resets:
     asked    how many the user wants; None leaves it to the rule below
     rows     what they began with, [M, obs], in parts
     why      why there are none, or fewer than were asked for
+    count    how many there are, M
     """
 
     asked: int | None = None
     rows: list[np.ndarray] = field(default_factory=list)
     why: str | None = None
+    count: int = 0
 
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.rows))
+    def add(self, rows: np.ndarray) -> None:
+        self.rows.append(rows)
+        self.count += len(rows)
 
     def wanted(self, steps: int, seconds: float, one: float) -> int:
         """How many there should be in all after this many steps, which took this long, if one reset takes `one` seconds.
@@ -86,7 +88,7 @@ def reset_further(resets: Resets, wanted: int, env: Any, model: Model, seed: int
             if not np.isfinite(rows).all():
                 resets.why = "a further reset gave an observation that is not finite"
                 return
-            resets.rows.append(rows)
+            resets.add(rows)
     except Exception as error:  # a wrapper may refuse: the episodes are there all the same
         resets.why = f"a further reset failed ({type(error).__name__}: {error})"
 

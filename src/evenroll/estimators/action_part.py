@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class ActionPart:
     apart     C of every episode in every way, [n, K], with an Â that was learnt from the other folds (groups of episodes)
               than its own
     together  gives, for one of the K ways, the mean of C over all episodes with an Â that was learnt from all of them
+    firm      for each of the K ways the one that `together` should be asked for instead: the same, but held back most. What a
+              sampler leaves unbalanced are directions that occur seldom, and there Â knows least. None: there is no other way
     loose     how unbalanced the scores S are, relative to independent data: the median of S²/Var(S), 0 … 1
     unseen    see `ScoreRegression`
 
@@ -38,10 +40,11 @@ class ActionPart:
     together: Callable[[int], float]
     loose: float
     unseen: float
+    firm: tuple[int, ...] | None = None
 
     def negative(self) -> ActionPart:
         """The part of the same luck in minus the return, for a difference."""
-        return ActionPart(-self.apart, lambda way: -self.together(way), self.loose, self.unseen)
+        return replace(self, apart=-self.apart, together=lambda way: -self.together(way))
 
 
 class Steps:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,25 +68,31 @@ def _fold_by_fold(values: np.ndarray, parts: Sequence[ActionPart], starts: Start
     for k in range(int(fold.max()) + 1):
         others = fold != k
         left = values
-        for i, (part, (way, slope)) in enumerate(zip(parts, _ways(values, parts, starts, others), strict=True)):
-            actions[i, ~others] = slope * part.apart[~others, way]
-            left = left - slope * part.apart[:, way]
+        for i, (part, chosen) in enumerate(zip(parts, _ways(values, parts, starts, others), strict=True)):
+            actions[i, ~others] = chosen.slope * part.apart[~others, chosen.way]
+            left = left - chosen.slope * part.apart[:, chosen.way]
         learnt = None if starts is None else starts.learn(left, others)
         if learnt is not None:
             begun[~others] = learnt.part[~others]
             noise += learnt.noise / (fold.max() + 1)
     by_actions = 0.0
     everything = np.ones(n, dtype=bool)
-    for i, (part, (way, slope)) in enumerate(zip(parts, _ways(values, parts, starts, everything), strict=True)):
+    for i, (part, chosen) in enumerate(zip(parts, _ways(values, parts, starts, everything), strict=True)):
         loose = min(part.loose, 1.0)
-        together = slope * part.together(way) if slope > 0.0 and loose < 1.0 else 0.0
+        together = _together(part, chosen) if chosen.slope > 0.0 and loose < 1.0 else 0.0
         by_actions += loose * float(actions[i].mean()) + (1.0 - loose) * together
     return Corrections(actions.sum(axis=0), begun, by_actions, float(begun.mean()), noise)
 
 
-def _ways(
-    values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | None, among: np.ndarray
-) -> list[tuple[int, float]]:
+class Chosen(NamedTuple):
+    """The way of a part that was chosen, its slope, and the values [n] that the part had to explain."""
+
+    way: int
+    slope: float
+    values: np.ndarray
+
+
+def _ways(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | None, among: np.ndarray) -> list[Chosen]:
     """For every part the way and the slope that the episodes of the mask `among` choose.
 
     A first idea of what starts are worth is taken out before, because a slope is as noisy as the values that it explains.
@@ -95,9 +102,17 @@ def _ways(
     found = []
     for part in parts:
         way, slope = best_way(left[among], part.apart[among])
+        found.append(Chosen(way, slope, left))
         left = left - slope * part.apart[:, way]
-        found.append((way, slope))
     return found
+
+
+def _together(part: ActionPart, chosen: Chosen) -> float:
+    """How much the mean owes to a part that is balanced: with an Â of all episodes, one that is held back if there is one."""
+    if part.firm is None:
+        return chosen.slope * part.together(chosen.way)
+    firm = part.firm[chosen.way]
+    return min(best_way(chosen.values, part.apart[:, firm : firm + 1])[1], 1.0) * part.together(firm)
 
 
 def best_way(values: np.ndarray, apart: np.ndarray) -> tuple[int, float]:

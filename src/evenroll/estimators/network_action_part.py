@@ -8,6 +8,11 @@ luck of all later actions. Generalised advantages (Schulman et al. 2016) trade t
 from λ = 1, what the episode still earned less V̂, to λ = 0, a single δ. Whatever λ is, any weights of the scores make a valid
 correction; a bad choice only explains less. So C is found for several λ and ridges, and `corrections.py` chooses among them
 by what they explain.
+
+Â is linear in the scores times the policy's *own* features, the last hidden ones: these are what samplers balance. V̂ knows
+more of the state. Further features in Â would explain a little more of each return, but their luck is not balanced, and
+with tens of episodes the noise of their weights costs the mean more than they are worth. So they enter as a part of their
+own, the further part, once there are PLENTY of steps to learn them from (docs/experiments-intervals.md).
 """
 
 from __future__ import annotations
@@ -31,32 +36,43 @@ RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 RIDGE_OF_VALUE = 1e-2
 PASS = 0.9  # λ of the targets that V̂ is fitted to a second time
 FIRM = 1e-2  # directions with less than this share of the mean power are not asked how unbalanced they are
+PLENTY = 256  # steps for each feature; docs/experiments-intervals.md
 
 
-def network_action_part(steps: Steps, policy: MLP | External) -> ActionPart:
-    """Weighted least squares, step by step: γᵗ A_t regressed on γᵗ · score ⊗ ψ(s_t, t).
+def network_action_part(steps: Steps, policy: MLP | External) -> list[ActionPart]:
+    """Weighted least squares, step by step: γᵗ A_t regressed on γᵗ · score ⊗ ψ(s_t).
 
-    V̂ is linear in ψ too. The weights of a discrete action come from the steps that took it. The scores of a Gaussian are
-    orthonormal, so that all their weights share one matrix. Single precision is enough: any weights give a valid
-    correction, and the noise in them is far above 1e-6 anyway.
+    The weights of a discrete action come from the steps that took it. The scores of a Gaussian are orthonormal, so that all
+    their weights share one matrix. Single precision is enough: any weights give a valid correction, and the noise in them
+    is far above 1e-6 anyway.
     """
     hidden, scores = hidden_and_scores(policy, steps)
-    fit = _Fit(steps, step_features(steps, hidden), scores, policy.n_actions)
-    apart = np.empty((steps.n, len(LAMBDAS), len(RIDGES)))
-    for k in range(steps.folds):
-        apart[k :: steps.folds] = fit.explained(fit.weights(k), k)
+    psi, own = step_features(steps, hidden)
+    fit = _Fit(steps, psi, own, scores, policy.n_actions)
+    apart = fit.apart()
 
     def together(way: int) -> float:
         weights = fit.weights(None, way // len(RIDGES), way % len(RIDGES))[0, 0]
         return float((weights * fit.S.T).sum()) / steps.n
 
-    return ActionPart(apart.reshape(steps.n, -1), together, fit.looseness(), 0.0)
+    firm = tuple(way - way % len(RIDGES) + len(RIDGES) - 1 for way in range(apart.shape[1]))
+    parts = [ActionPart(apart, together, fit.looseness(), 0.0, firm)]
+    if len(psi) > PLENTY * psi.shape[1]:
+        fit.use(psi.shape[1])
+        parts.append(_further_action_part(fit.apart() - apart))
+    return parts
+
+
+def _further_action_part(apart: np.ndarray) -> ActionPart:
+    """What all features explain beyond the policy's own, [n, K]. Nobody balances it, so it is as loose as it can be."""
+    return ActionPart(apart, lambda way: 0.0, 1.0, 0.0)
 
 
 class _Fit:
     """Steps in the order of their folds and, within them, of their actions; with sums over each of these blocks."""
 
-    def __init__(self, steps: Steps, psi: np.ndarray, scores: np.ndarray, n_actions: int | None) -> None:
+    def __init__(self, steps: Steps, psi: np.ndarray, own: int, scores: np.ndarray, n_actions: int | None) -> None:
+        """own: how many of the features, from the first, Â is linear in."""
         group = steps.choices if n_actions is not None else np.zeros(len(steps.t), dtype=np.int64)
         self.steps, self.discrete, self.groups = steps, n_actions is not None, n_actions or 1
         block = steps.fold * self.groups + group
@@ -71,7 +87,20 @@ class _Fit:
         self.grams = np.array(grams, dtype=np.float64).reshape(steps.folds, self.groups, m, m)
         y = steps.discounted_to_go()[self.order].astype(np.float32)
         self.moments = np.array([self.psi[s].T @ y[s] for s in self.folds], dtype=np.float64)
-        self.S = (self.psi.T @ self.scores).astype(np.float64)
+        self.use(own)
+
+    def use(self, features: int) -> None:
+        """Make Â linear in this many features, from the first."""
+        self.own = np.ascontiguousarray(self.psi[:, :features])
+        self.S = (self.own.T @ self.scores).astype(np.float64)
+
+    def apart(self) -> np.ndarray:
+        """C of every episode in every way, [n, λ · ridge], with an Â that was learnt from the other folds."""
+        steps = self.steps
+        result = np.empty((steps.n, len(LAMBDAS), len(RIDGES)))
+        for k in range(steps.folds):
+            result[k :: steps.folds] = self.explained(self.weights(k), k)
+        return result.reshape(steps.n, -1)
 
     def others(self, k: int | None) -> list[slice]:
         """Where the steps of all folds but the k-th stand."""
@@ -92,17 +121,18 @@ class _Fit:
         A = self.targets(k, H.sum(axis=0))
         A = A if only_lambda is None else A[:, only_lambda : only_lambda + 1]
         ridges = RIDGES if only_ridge is None else RIDGES[only_ridge : only_ridge + 1]
-        count, m = self.S.shape[1], self.psi.shape[1]
+        count, m = self.S.shape[1], self.own.shape[1]
+        H = H[:, :m, :m]
         right = np.zeros((m, count, A.shape[1]))
         if self.discrete:
             held = self.steps.folds if k is None or len(self.folds) == 1 else k
             for at, s in enumerate(self.blocks):
                 if at // self.groups != held:
-                    right[:, at % self.groups] += self.psi[s].T @ A[s]
+                    right[:, at % self.groups] += self.own[s].T @ A[s]
         else:
             for s in self.others(k):
                 for j in range(A.shape[1]):
-                    right[:, :, j] += self.psi[s].T @ (self.scores[s] * A[s, j : j + 1])
+                    right[:, :, j] += self.own[s].T @ (self.scores[s] * A[s, j : j + 1])
         result = np.empty((A.shape[1], len(ridges), count, m))
         for j, ridge in enumerate(ridges):
             if self.discrete:
@@ -119,7 +149,7 @@ class _Fit:
         flat = weights.reshape(-1, *weights.shape[2:]).astype(np.float32)
         result = np.empty((len(range(k, steps.n, steps.folds)), len(flat)))
         for i, w in enumerate(flat):
-            gains = np.einsum("ij,ij->i", self.psi[mine] @ w.T, self.scores[mine])
+            gains = np.einsum("ij,ij->i", self.own[mine] @ w.T, self.scores[mine])
             result[:, i] = np.bincount(episode, gains, minlength=steps.n)[k :: steps.folds]
         return result.reshape(-1, *weights.shape[:2])
 
@@ -128,8 +158,8 @@ class _Fit:
 
         K = Σ ψψᵀ · (mean square of the scores) is the covariance that S would have in independent data.
         """
-        stride = max(1, len(self.psi) // (64 * self.psi.shape[1]))  # a part of the steps is enough
-        some, spread = self.psi[::stride], np.square(self.scores[::stride]).mean(axis=1)
+        stride = max(1, len(self.own) // (64 * self.own.shape[1]))  # a part of the steps is enough
+        some, spread = self.own[::stride], np.square(self.scores[::stride]).mean(axis=1)
         power, directions = patiently(np.linalg.eigh, stride * (some.T @ (some * spread[:, None])).astype(np.float64))
         firm = power > FIRM * power.mean()
         return median_square((directions[:, firm].T @ self.S) ** 2 / power[firm, None])

@@ -78,7 +78,7 @@ def score_regression(rollouts: Rollouts, policy: Policy | None) -> ScoreRegressi
     exact = _exact_fit(rollouts, policy) if isinstance(policy, TabularSoftmax) else None
     if exact is not None:
         return exact
-    parts = [] if policy is None else [action_part(rollouts, policy)]
+    parts = [] if policy is None else action_parts(rollouts, policy)
     return regress(rollouts.returns, parts, starts_of(rollouts))
 
 
@@ -118,11 +118,11 @@ def _share(before: np.ndarray, after: np.ndarray, values: np.ndarray) -> Share:
     return Share(max(share, 0.0), float(spread.std(ddof=1)) / math.sqrt(len(values)))
 
 
-def action_part(rollouts: Rollouts, policy: Policy, folds: int = FOLDS) -> ActionPart:
-    """C of every episode. Episodes i ≡ k (mod folds) form fold k."""
+def action_parts(rollouts: Rollouts, policy: Policy, folds: int = FOLDS) -> list[ActionPart]:
+    """C of every episode, in one part or two. Episodes i ≡ k (mod folds) form fold k."""
     steps = Steps(rollouts, min(folds, rollouts.episodes))
     if isinstance(policy, TabularSoftmax):
-        return table_action_part(steps, policy)
+        return [table_action_part(steps, policy)]
     assert isinstance(policy, MLP | External)
     return network_action_part(steps, policy)
 
@@ -133,7 +133,7 @@ def _exact_fit(rollouts: Rollouts, policy: TabularSoftmax) -> ScoreRegression | 
     The model is trusted only if every action of every state that was met was taken at least twice, because an action that
     was taken once always fits.
     """
-    part = action_part(rollouts, policy, folds=1)
+    part = action_parts(rollouts, policy, folds=1)[0]
     C = part.apart[:, 0]
     left = rollouts.returns - C
     if part.unseen > 0.0 or float(np.ptp(left)) > ROUNDING * float(np.abs(rollouts.returns).max()):

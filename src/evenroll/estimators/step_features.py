@@ -29,10 +29,11 @@ def hidden_and_scores(policy: MLP | External, steps: Steps) -> tuple[np.ndarray,
     return np.concatenate(hidden), np.concatenate(scores)
 
 
-def step_features(steps: Steps, hidden: np.ndarray) -> np.ndarray:
-    """γᵗ ψ(s_t, t), [N, m], in float32: hidden features, observation, γᵗ, products of the latter two, and 1.
+def step_features(steps: Steps, hidden: np.ndarray) -> tuple[np.ndarray, int]:
+    """γᵗ ψ(s_t, t), [N, m], in float32: hidden features, 1, observation, γᵗ, and products of the latter two.
 
-    All but the 1 are standardised. Of long observations only the products with γᵗ enter.
+    All but the 1 are standardised. Of long observations only the products with γᵗ enter. With ψ comes how many of its
+    columns, the first, are the policy's own: the hidden features and the 1, which samplers balance.
     """
     some = slice(None, None, 1 + len(hidden) // SOME)
     hidden = principal(hidden, MOST_OF_LAYER, some)
@@ -42,13 +43,14 @@ def step_features(steps: Steps, hidden: np.ndarray) -> np.ndarray:
     small = np.append(scaled, steps.discount[:, None].astype(np.float32), axis=1)
     i, j = np.triu_indices(small.shape[1])
     products = small[:, i] * small[:, j] if scaled.shape[1] <= LONGEST_FOR_PRODUCTS else small[:, :-1] * small[:, -1:]
-    psi = np.concatenate([hidden, small, products, np.ones_like(small[:, :1])], axis=1)
+    own = hidden.shape[1] + 1
+    psi = np.concatenate([hidden, np.ones_like(small[:, :1]), small, products], axis=1)
     mean, spread = psi[some].mean(axis=0), psi[some].std(axis=0)
-    mean[-1], spread[-1] = 0.0, 1.0
+    mean[own - 1], spread[own - 1] = 0.0, 1.0
     psi -= mean
     psi *= np.where(spread > 1e-6 * spread.max(), 1.0 / np.maximum(spread, 1e-30), 0.0).astype(np.float32)
     psi *= steps.discount[:, None].astype(np.float32)
-    return np.asarray(psi)
+    return psi, own
 
 
 def principal(x: np.ndarray, most: int, some: slice = slice(None)) -> np.ndarray:

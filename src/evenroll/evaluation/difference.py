@@ -22,7 +22,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import Interrupted, SpecError
 from evenroll.estimators import get_estimator
-from evenroll.estimators.score_regression import action_part, regress
+from evenroll.estimators.score_regression import action_parts, regress
 from evenroll.estimators.start_part import starts_of
 from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
 from evenroll.evaluation.interruption import result_so_far, with_data
@@ -200,10 +200,8 @@ def _estimated(
             f"all {n} differences were equal; one that was not seen may have a probability of up to {rare:.2g}, and how "
             "large it would be is not known"
         )
-    parts = [None if s.policy is None else action_part(d, s.policy) for s, d in zip(sources, data, strict=True)]
-    ours = [parts[0]] if parts[0] is not None else []
-    theirs = [parts[1].negative()] if parts[1] is not None else []
-    fit = regress(gaps, ours + theirs, starts_of(data[0]))
+    ours, theirs = ([] if s.policy is None else action_parts(d, s.policy) for s, d in zip(sources, data, strict=True))
+    fit = regress(gaps, ours + [part.negative() for part in theirs], starts_of(data[0]))
     made = balanced_interval(fit, gaps, fit.value, confidence, estimator="score")
     unfit = beyond_floats(made, gaps)
     if unfit is not None:

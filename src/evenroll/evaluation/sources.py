@@ -165,7 +165,7 @@ class DomainSource:
         more = self.resets.wanted(self.steps, seconds=1.0, one=0.0) - self.resets.count  # a compiled reset is a step's work
         if more > 0:
             rng = np.random.default_rng((self.seed, RESETS, self.resets.count))
-            self.resets.rows.append(self.environment.starts(rng, more))
+            self.resets.add(self.environment.starts(rng, more))
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
         data = self._data

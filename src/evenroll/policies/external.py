@@ -31,6 +31,7 @@ from evenroll.policies.heads import (
 from evenroll.policies.interface import (
     ADD_SCORE,
     DRAW,
+    DRIFT,
     FEATURES,
     FORWARD,
     LOG_PROB,
@@ -243,6 +244,19 @@ def tilt_factors(policy: PolicyView, by: Floats, max_kl: float) -> float:
     return divergence
 
 
+@piece(DRIFT)
+def drift_factors(policy: PolicyView, x: Floats) -> None:
+    """π_b − π_e of every factor."""
+    at, pi = 0, shift(policy.out, 2 * policy.sizes.outputs)
+    for f in range(_factors(policy)):
+        n, of_b = _values(policy, f), shift(x, at)
+        softmax(n, shift(out_b(policy), at), of_b)
+        softmax(n, shift(policy.out, at), pi)
+        for i in range(n):
+            of_b[i] -= pi[i]
+        at += n
+
+
 FACTORS = {
     "draw": draw_factors,
     "log_prob": log_prob_factors,
@@ -251,4 +265,5 @@ FACTORS = {
     "tilt": tilt_factors,
     "draw_tilted": draw_factors,
     "log_tilted": log_prob_factors,
+    "drift": drift_factors,
 }

@@ -12,7 +12,7 @@ from numba import njit
 
 from evenroll.engine.pieces import FUSED, Floats, piece, shift
 from evenroll.engine.scalars import SQRT_2PI, exp_negative, normal_quantile, sigmoid, softplus
-from evenroll.policies.interface import DRAW, LOG_PROB, SCORES, SOFTEN, TILT, PolicyView, Sizes, out_b
+from evenroll.policies.interface import DRAW, DRIFT, LOG_PROB, SCORES, SOFTEN, TILT, PolicyView, Sizes, out_b
 
 LOG_SQRT_2PI = math.log(SQRT_2PI)
 
@@ -165,6 +165,15 @@ def scores_categorical(policy: PolicyView, action: Floats, x: Floats) -> None:
     x[int(action[0])] += 1.0
 
 
+@piece(DRIFT)
+def drift_categorical(policy: PolicyView, x: Floats) -> None:
+    """E_b[1{a} − π_e] = π_b − π_e."""
+    n, b = policy.sizes.outputs, out_b(policy)
+    pi = shift(b, n)
+    for i in range(n):
+        x[i] = b[i] - pi[i]
+
+
 # ---- Gaussian, independent dimensions ----------------------------------------------------------------------
 
 
@@ -272,6 +281,16 @@ def scores_gaussian(policy: PolicyView, action: Floats, x: Floats) -> None:
         x[2 * i + 1] = (z * z - 1.0) * SQRT_HALF
 
 
+@piece(DRIFT)
+def drift_gaussian(policy: PolicyView, x: Floats) -> None:
+    """The means of z and (z² − 1)/√2: m and (s² + m² − 1)/√2, where z has mean m and standard deviation s."""
+    b = out_b(policy)
+    for i in range(policy.sizes.action_dim):
+        mean, scale = b[2 * i], b[2 * i + 1]
+        x[2 * i] = mean
+        x[2 * i + 1] = (scale * scale + mean * mean - 1.0) * SQRT_HALF
+
+
 # ---- the pieces that a policy takes over from its head -------------------------------------------------------------
 
 CATEGORICAL = {
@@ -282,6 +301,7 @@ CATEGORICAL = {
     "tilt": tilt_categorical,
     "draw_tilted": draw_tilted_categorical,
     "log_tilted": log_tilted_categorical,
+    "drift": drift_categorical,
 }
 GAUSSIAN = {
     "draw": draw_gaussian,
@@ -291,4 +311,5 @@ GAUSSIAN = {
     "tilt": tilt_gaussian,
     "draw_tilted": draw_tilted_gaussian,
     "log_tilted": log_tilted_gaussian,
+    "drift": drift_gaussian,
 }

@@ -27,6 +27,7 @@ class PolicyCode(Fields, number=int64):
     tilt: int
     draw_tilted: int
     log_tilted: int
+    drift: int
 
 
 class Sizes(Fields, number=int64):
@@ -79,11 +80,13 @@ PREPARE = interface("prepare", lambda R, P: _void(P), policy=PolicyView)
 SOFTEN = interface("soften", lambda R, P: _void(P, float64), policy=PolicyView)
 FEATURES = interface("features", lambda R, P: _void(P, float64, R), policy=PolicyView)
 SCORES = interface("scores", lambda R, P: _void(P, FLOATS, FLOATS), policy=PolicyView)
+DRIFT = interface("drift", lambda R, P: _void(P, FLOATS), policy=PolicyView)
 TILT = interface("tilt", lambda R, P: float64(P, FLOATS, float64), policy=PolicyView)
 
 _forward, _draw, _log_prob = function_at(FORWARD), function_at(DRAW), function_at(LOG_PROB)
 _add_score, _prepare, _soften = function_at(ADD_SCORE), function_at(PREPARE), function_at(SOFTEN)
 _features, _scores, _tilt = function_at(FEATURES), function_at(SCORES), function_at(TILT)
+_drift = function_at(DRIFT)
 
 
 @njit
@@ -145,6 +148,12 @@ def scores(policy: PolicyView, action: Floats, x: Floats) -> None:
     Gaussian they are z and (z² − 1)/√2, z = (a − mean)/scale.
     """
     _scores(policy.code.scores, policy)(policy, action, x)
+
+
+@njit
+def drift(policy: PolicyView, x: Floats) -> None:
+    """x [outputs] = E_b of the scores, under π_b as the last :func:`tilt` left it."""
+    _drift(policy.code.drift, policy)(policy, x)
 
 
 @njit

@@ -10,6 +10,11 @@ S = Σ γᵗ x ⊗ ψ is the *discounted* sum of scores. On-policy, S wanders as
 so that E[Δ S] is κ times the part of S that one step can repay. K⁻¹ removes the units, and D/k is the mean leverage ψᵀK⁻¹ψ
 of a step. The ratio is linear in x and not exponential, because then E_b[x] is linear in S and the tilt adds no bias.
 
+On a network a step does not answer to its own trajectory's luck. While a trajectory runs, S counts what its tilted actions
+were *expected* to do, E_b[x]; how the draws came out is added when it has ended, and later trajectories repay it. Were the
+luck counted at once, the next action, in much the same state, would lean against the one just taken; actions that alternate
+lead elsewhere, and that is a bias (docs/experiments-auto.md, "The echo").
+
 `auto_table.py` has τ and the sums of a table, where every state is a separate block. `auto_network.py` has those of a
 network, which is a single block, and the schedule of κ. docs/experiments-auto.md has the experiments behind the constants.
 """
@@ -27,8 +32,8 @@ from evenroll.engine.pieces import FUSED, Floats, Piece, piece, real, shift
 from evenroll.engine.simd import width_of
 from evenroll.engine.views import beyond
 from evenroll.policies import Policy
-from evenroll.policies.interface import PolicyView, draw_tilted, features, forward, log_tilted, scores, tilt
-from evenroll.samplers.auto_network import learn_network, network_state, tilt_of_network
+from evenroll.policies.interface import PolicyView, draw_tilted, drift, features, forward, log_tilted, scores, tilt
+from evenroll.samplers.auto_network import learn_network, network_state, settle_network, surprise_of_network, tilt_of_network
 from evenroll.samplers.auto_state import SEVERAL_DISCRETE, Memory, Settings
 from evenroll.samplers.auto_table import learn_table, table_state, tilt_of_table
 from evenroll.samplers.base import Sampler, require
@@ -48,6 +53,7 @@ class Auto(Sampler):
     name = "auto"
     memory = Memory
     trajectory = ("t", "discount")
+    lane = "lane"
 
     def __post_init__(self) -> None:
         require(self.max_kl >= 0.0, f"auto: max_kl must be a number ≥ 0, not {self.max_kl}")
@@ -70,6 +76,9 @@ class Auto(Sampler):
         width, kinds = policy.feature_width, policy.score_kinds
         discrete = 1 if policy.n_actions is not None else SEVERAL_DISCRETE if policy.choices else 0
         return np.array([self.max_kl, gamma, policy.n_states or 0, width, width * kinds, discrete], dtype=np.float64)
+
+    def each(self, policy: Policy) -> int:
+        return 0 if policy.n_states is not None else surprise_of_network(policy)
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
         vectors, sums = table_state(policy) if policy.n_states is not None else network_state(policy)
@@ -131,7 +140,9 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
     else:
         if not chosen:
             features(policy, memory.discount, sampler.vectors)
-        learn_network(policy, sampler, width_of(real), x, int(action[0]) if settings.discrete == 1.0 else -1)
+        expected = by  # the tilt has done its work
+        drift(policy, expected)
+        learn_network(policy, sampler, width_of(real), x, expected, int(action[0]) if settings.discrete == 1.0 else -1)
     memory.k += 1.0
     memory.times += memory.t
     memory.t += 1.0
@@ -141,4 +152,6 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
 @piece(END_EPISODE)
 def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
     memory = Memory(sampler.memory)
+    if Settings(sampler.settings).states == 0.0:
+        settle_network(policy, sampler, width_of(real))
     memory.t, memory.discount = 0.0, 1.0

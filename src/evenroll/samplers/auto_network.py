@@ -1,7 +1,10 @@
 """`auto` on a network: one block of D directions, and the schedule of its gain.
 
-Advantages outside the span of the scores feel the tilt as a bias of order κ. So κ must fall: κ = ½ min(1, 2√(D/k), 32 D/k).
+Advantages outside the span of the scores feel the tilt as a bias of order κ. So κ must fall: κ = 0.35 min(1, 2√(D/k), 32 D/k).
 In the end the bias falls as 1/n, while what is left of w·S is 1/32 of the on-policy error.
+
+S holds all finished trajectories and what was expected of the running ones; Δ, the surprise, is what the draws of a running
+trajectory add to that. Each of several trajectories side by side has a Δ of its own.
 """
 
 from __future__ import annotations
@@ -20,13 +23,19 @@ from evenroll.samplers.auto_state import SEVERAL_DISCRETE, Memory, Settings
 from evenroll.samplers.interface import SamplerView
 
 # docs/experiments-auto.md has the experiments that decided these constants.
-GAIN_NETWORK = 0.5  # κ at first: the share that is repaid of what a step could repay
+GAIN_NETWORK = 0.35  # κ at first: the share that is repaid of what a step could repay
 MIDDLE = 2.0  # past k = 4 D the gain falls as 1/√k: there the bias that a tilt costs is as large as the error it leaves
 NATS = 5.0  # the KL that a whole episode may cost: a tilt that lasts for long bends the return to second order
 KEEP = 32.0  # past k = 256 D the gain falls as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
 ENOUGH = 0.75  # with fewer steps per direction the gain is smaller: K is hardly known, and S mostly the episode's own echo
 EVERY_STEP = 32  # K learns from every step up to 32 steps per feature, and then from one in STRIDE
 STRIDE = 16
+
+
+def surprise_of_network(policy: Policy) -> int:
+    """How many numbers Δ has, of which each trajectory has its own."""
+    width = policy.feature_width
+    return int(policy.sizes.outputs) * (width + 8 - width % 8)
 
 
 def network_state(policy: Policy) -> tuple[np.ndarray, int]:
@@ -48,6 +57,13 @@ def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, A
 
 
 @njit
+def _surprise(policy: PolicyView, sampler: SamplerView) -> Any:
+    """Δ [n, D] of the running trajectory. Those of all that run side by side lie behind the other vectors."""
+    D, n = _padded(int(Settings(sampler.settings).width)), policy.sizes.outputs
+    return shift(sampler.vectors, 2 * D + 2 * n * D + D * D + int(Memory(sampler.memory).lane) * n * D)
+
+
+@njit
 def _rows(policy: PolicyView, sampler: SamplerView) -> int:
     """How many scores are summed. A discrete action's scores add up to 0, so its last one follows from the others."""
     return policy.sizes.outputs - (1 if Settings(sampler.settings).discrete == 1.0 else 0)
@@ -61,7 +77,7 @@ def _padded(width: int) -> int:
 
 @njit
 def gain(directions: float, k: float, length: float) -> float:
-    """c, the share of S that one step repays: ½ min(1/D, 2/√(Dk), 32/k).
+    """c, the share of S that one step repays: 0.35 min(1/D, 2/√(Dk), 32/k).
 
     It is less while k < ¾ D, and never so much that an episode of this length would cost more than NATS.
     """
@@ -92,14 +108,19 @@ def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Fl
 
 
 @njit
-def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, chosen: int) -> None:
-    """S += x ⊗ ψ, β += x ⊗ Pψ, K += (the scores' variance) ψψᵀ. P = (K/k)⁻¹ is computed anew when k has grown by a third.
+def learn_network(
+    policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, expected: Floats, chosen: int
+) -> None:
+    """S += E_b[x] ⊗ ψ, β += E_b[x] ⊗ Pψ, Δ += (x − E_b[x]) ⊗ ψ, K += (the scores' variance) ψψᵀ.
+
+    P = (K/k)⁻¹ is computed anew when k has grown by a third.
 
     chosen  the number of the action if there is one discrete action, else −1
     """
     settings, memory, n = Settings(sampler.settings), Memory(sampler.memory), policy.sizes.outputs
     width, k = int(settings.width), memory.k + 1.0
     D, psi, P_psi, S, beta, P = _vectors(policy, sampler)
+    surprise = _surprise(policy, sampler)
     active = policy.index  # scratch: the features that are not 0
     count = 0
     for j in range(0, D, lanes):
@@ -109,8 +130,9 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
     rows = _rows(policy, sampler)
     _combine(D, lanes, D, count, active, psi, P, P_psi)
     for r in range(rows):
-        _add(D, lanes, narrow(x[r], psi), psi, shift(S, r * D))
-        _add(D, lanes, narrow(x[r], psi), P_psi, shift(beta, r * D))
+        _add(D, lanes, narrow(expected[r], psi), psi, shift(S, r * D))
+        _add(D, lanes, narrow(expected[r], psi), P_psi, shift(beta, r * D))
+        _add(D, lanes, narrow(x[r] - expected[r], psi), psi, shift(surprise, r * D))
     K = shift(x, n)
     inverse = shift(K, width * width)
     plenty = k > EVERY_STEP * width
@@ -139,10 +161,29 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
         for j in range(width):
             for i in range(width):
                 P[j * D + i] = narrow(inverse[j * width + i], psi)
-        for j in range(width + 1):
-            active[j] = j
-        for r in range(rows):
-            _combine(D, lanes, D, width, active, shift(S, r * D), P, shift(beta, r * D))
+        _solve(policy, sampler, lanes)
+
+
+@njit
+def settle_network(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
+    """A trajectory has ended: S += Δ, and Δ is 0 for the next one."""
+    D, _, _, S, _, _ = _vectors(policy, sampler)
+    surprise = _surprise(policy, sampler)
+    for i in range(_rows(policy, sampler) * D):
+        S[i] += surprise[i]
+        surprise[i] = narrow(0.0, S)
+    _solve(policy, sampler, lanes)
+
+
+@njit
+def _solve(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
+    """β = P S."""
+    width, active = int(Settings(sampler.settings).width), policy.index
+    D, _, _, S, beta, P = _vectors(policy, sampler)
+    for j in range(width + 1):
+        active[j] = j
+    for r in range(_rows(policy, sampler)):
+        _combine(D, lanes, D, width, active, shift(S, r * D), P, shift(beta, r * D))
 
 
 @over_columns(4)

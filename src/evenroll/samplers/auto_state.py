@@ -28,3 +28,4 @@ class Memory(Fields):
     next_fit: float  # K is inverted anew when there are this many steps
     chosen: float  # 1 between `choose` and `update`
     times: float  # Σ t over all steps
+    lane: float  # the number of the running trajectory among those side by side

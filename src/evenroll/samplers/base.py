@@ -39,6 +39,8 @@ class Sampler:
                        Elsewhere `update` follows `choose` at once, with a reward of 0: the environment has not moved yet
     memory             names for the first entries of its memory
     trajectory         which of these entries belong to the running trajectory: of several side by side each has its own
+    lane               the entry, if any, that tells the number of the running trajectory among those side by side: its own
+                       numbers (`each`) lie there
     """
 
     name: ClassVar[str]
@@ -48,6 +50,7 @@ class Sampler:
     whole_trials_only: ClassVar[str | None] = None
     memory: ClassVar[type[Fields]] = Fields
     trajectory: ClassVar[tuple[str, ...]] = ()
+    lane: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:  # a sampler derived from another one must not be taken for it
@@ -69,6 +72,10 @@ class Sampler:
         """(vectors, memory) before the first step."""
         return np.zeros(1, dtype=policy.dtype), np.zeros(1)
 
+    def each(self, policy: Policy) -> int:
+        """How many numbers each of several trajectories side by side has to itself. They lie behind the vectors."""
+        return 0
+
     def check(self, policy: Policy) -> None:
         """Raise a `SpecError` if the sampler cannot run this policy."""
 
@@ -83,8 +90,10 @@ class Sampler:
         place (a state, an action) checks here that the place exists.
         """
 
-    def arrays(self, policy: Policy, value: float, gamma: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(settings, vectors, memory) as compiled code may have them."""
+    def arrays(
+        self, policy: Policy, value: float, gamma: float, lanes: int = 1
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(settings, vectors, memory) as compiled code may have them, for this many trajectories side by side."""
         for key, number in dataclasses.asdict(self).items():
             if isinstance(number, int) and abs(number) > border.EXACT:
                 raise SpecError(f"{self.name}: {key} must lie within ±2⁵³, not at {number}")
@@ -96,6 +105,7 @@ class Sampler:
         try:
             settings = np.array(self.settings(policy, value, gamma), dtype=np.float64)
             vectors, memory = self.state(policy)
+            vectors = np.append(vectors, np.zeros(lanes * self.each(policy), dtype=vectors.dtype))
         except (OverflowError, MemoryError, ValueError, TypeError) as error:
             raise SpecError(f"{self}: its memory cannot be made ({type(error).__name__}: {error})") from None
         border.memory(f"the settings of {self.name}", settings, np.float64)
