@@ -24,7 +24,7 @@ import numpy as np
 import evenroll
 from evenroll.estimators.corrections import best_way
 from evenroll.estimators.score_regression import action_parts, regress
-from evenroll.samplers.auto_network import gain
+from evenroll.samplers.auto_network import GAIN_NETWORK, gain
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -108,14 +108,14 @@ def mse_figure(charts: list[dict[str, Any]], scheme: str) -> Any:
 def gain_figure(scheme: str, directions: int = 65) -> Any:
     steps = np.geomspace(0.2 * directions, 4096 * directions, 300)
     kappa = np.array([gain(float(directions), k, 1.0) * directions for k in steps])
-    formula = 0.5 * np.minimum(1.0, np.minimum(2.0 * np.sqrt(directions / steps), 32.0 * directions / steps))
+    formula = GAIN_NETWORK * np.minimum(1.0, np.minimum(2.0 * np.sqrt(directions / steps), 32.0 * directions / steps))
     figure, axis = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
     axis.loglog(steps / directions, formula, ls=":", lw=1.5, color=METHODS["theory"][scheme])
     axis.loglog(steps / directions, kappa, lw=2.2, color=BALANCED[scheme])
     for at, text in ((0.75, "k = ¾ D"), (4.0, "k = 4 D"), (256.0, "k = 256 D")):
         axis.axvline(at, lw=1, ls="--", color=METHODS["theory"][scheme])
         axis.annotate(text, (at, 0.0035), xytext=(4, 0), textcoords="offset points", rotation=90, va="bottom", fontsize=9)
-    for at, height, text in ((1.7, 0.56, "½"), (48, 0.23, "falls as 1/√k"), (1700, 0.025, "falls as 1/k")):
+    for at, height, text in ((1.7, 0.4, f"{GAIN_NETWORK:g}"), (48, 0.17, "falls as 1/√k"), (1700, 0.018, "falls as 1/k")):
         axis.annotate(text, (at, height), ha="center")
     axis.set(xlabel="steps per direction, k/D", ylabel="κ", ylim=(3e-3, 1.0), xticks=[1, 4, 16, 64, 256, 1024, 4096])
     axis.set_xticklabels(["1", "4", "16", "64", "256", "1,024", "4,096"])
