@@ -86,7 +86,10 @@ def test_lanes_share_one_balance_without_delay() -> None:
     x = np.random.default_rng(0).standard_normal((20, 12, 3, 4)) * 0.05
     nobody, strayed = np.zeros(3, dtype=bool), 0.0
     for seed in range(20):
-        together, alone = Collector(policy, lanes=3, seed=seed, initial=initial), Collector(policy, seed=seed, initial=initial)
+        together, alone = (
+            Collector(policy, lanes=3, seed=seed, initial=initial),
+            Collector(policy, seed=seed, initial=initial),
+        )
         for t in range(12):
             actions = together.act(x[seed, t])
             ratios = together.stepper.log_b - together.stepper.log_e

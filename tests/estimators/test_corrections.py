@@ -89,6 +89,25 @@ def test_the_mean_of_balanced_parts_is_that_of_all_folds_together() -> None:
     assert half.by_actions == pytest.approx(5.0 * (C.mean() + 0.7) / 2)
 
 
+def test_the_mean_of_balanced_parts_is_held_firmly() -> None:
+    """Of two ways the first explains all, and the second is the one to ask for the mean: with its slope, but at most 1."""
+    rng = np.random.default_rng(3)
+    C = rng.normal(size=(40, 1))
+    asked: list[int] = []
+
+    def together(way: int) -> float:
+        asked.append(way)
+        return 0.7
+
+    for scale, slope in ((0.5, 0.5), (5.0, 1.0)):
+        values = scale * C[:, 0] + 1e-9 * rng.normal(size=40)
+        both = np.append(C, C + 1e-3 * rng.normal(size=(40, 1)), axis=1)
+        made = corrections(values, [ActionPart(both, together, loose=0.0, unseen=0.0, firm=(1, 1))])
+        assert made.by_actions == pytest.approx(0.7 * slope, rel=1e-3)
+        assert made.left(values).var() < 1e-9  # each episode is corrected in the way that explains most, whatever its slope
+    assert set(asked) == {1}
+
+
 def test_two_parts_are_taken_out_one_after_the_other() -> None:
     rng = np.random.default_rng(4)
     C, E = rng.normal(size=(60, 1)), rng.normal(size=(60, 1))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from evenroll.domains.catalogue import get_domain
+from evenroll.estimators import network_action_part
 from evenroll.estimators.corrections import best_way, corrections
 from evenroll.estimators.score_regression import action_parts
 from evenroll.policies import MLP
@@ -69,3 +72,21 @@ def test_balanced_scores_take_the_mean_of_all_folds_together(base_seed):
     assert loose < 0.6
     assert apart > together
     assert abs(used - together) < abs(used - apart)
+
+
+def test_further_features_enter_where_steps_are_plenty(monkeypatch):
+    """Then there is a second part, what all features explain beyond the policy's own. Here it explains the rest of a return
+    that depends on the action times the position, which a policy with a single dead feature of its own does not know."""
+    rng = np.random.default_rng(0)
+    policy = MLP([(np.zeros((1, 4)), np.ones(1))], np.zeros((2, 1)), np.zeros(2))  # its last layer is constant
+    data = trial("cartpole", "os", (1,), episodes=60, policy=policy)
+    actions, place = data.column("actions")[:, 0], data.column("observations")[:, 0]
+    rewards = np.where(actions == 1, 1.0, -1.0) * place / place.std() + 1e-3 * rng.normal(size=len(place))
+    owner = np.repeat(np.arange(data.episodes), data.lengths)
+    returns = np.bincount(owner, rewards[: len(owner)])
+    data = replace(data, rewards=rewards, returns=returns, gamma=1.0)
+    assert len(action_parts(data, policy)) == 1
+    monkeypatch.setattr(network_action_part, "PLENTY", 1)
+    own, further = action_parts(data, policy)
+    alone, both = corrections(returns, [own]), corrections(returns, [own, further])
+    assert both.left(returns).var() < 0.3 * returns.var() < 0.5 * alone.left(returns).var()

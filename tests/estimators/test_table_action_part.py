@@ -12,7 +12,7 @@ import pytest
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.estimators import table_action_part
-from evenroll.estimators.score_regression import action_part, score_regression
+from evenroll.estimators.score_regression import action_parts, score_regression
 from evenroll.estimators.table_action_part import Counts, advantages_of_model
 from evenroll.policies import TabularSoftmax
 from tests.helpers import trial
@@ -86,7 +86,7 @@ def test_the_model_of_an_episode_does_not_know_it():
     policy, data = get_domain("gridworld").policy(), trial("gridworld", episodes=60)
     rewards = data.rewards.copy()
     rewards[data.ends[6] : data.ends[7]] *= 3.0  # episode 7, fold 7
-    before, after = (action_part(x, policy).apart for x in (data, replace(data, rewards=rewards)))
+    before, after = (action_parts(x, policy)[0].apart for x in (data, replace(data, rewards=rewards)))
     own = np.arange(60) % 10 == 7
     np.testing.assert_array_equal(before[own], after[own])
     assert (before[~own] != after[~own]).any()

@@ -23,8 +23,8 @@ class ActionPart:
     apart     C of every episode in every way, [n, K], with an Â that was learnt from the other folds (groups of episodes)
               than its own
     together  gives, for one of the K ways, the mean of C over all episodes with an Â that was learnt from all of them
-    firm      for each of the K ways the one that `together` should be asked for instead: the same, but held back most. What a
-              sampler leaves unbalanced are directions that occur seldom, and there Â knows least. None: there is no other way
+    firm      for each of the K ways the one that `together` should be asked for instead: the same, but held back most. What
+              a sampler leaves unbalanced are directions that occur seldom, where Â knows least. None: there is no other way
     loose     how unbalanced the scores S are, relative to independent data: the median of S²/Var(S), 0 … 1
     unseen    see `ScoreRegression`
 

@@ -108,7 +108,7 @@ def _ways(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | None
 
 
 def _together(part: ActionPart, chosen: Chosen) -> float:
-    """How much the mean owes to a part that is balanced: with an Â of all episodes, one that is held back if there is one."""
+    """How much the mean owes to a part that is balanced: with an Â of all episodes, held back if it can be."""
     if part.firm is None:
         return chosen.slope * part.together(chosen.way)
     firm = part.firm[chosen.way]

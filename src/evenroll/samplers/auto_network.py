@@ -1,6 +1,9 @@
 """`auto` on a network: one block of D directions, and the schedule of its gain.
 
-Advantages outside the span of the scores feel the tilt as a bias of order κ. So κ must fall: κ = 0.35 min(1, 2√(D/k), 32 D/k).
+Advantages outside the span of the scores feel the tilt as a bias of order κ. So κ must fall:
+
+    κ = 0.35 min(1, 2√(D/k), 32 D/k)
+
 In the end the bias falls as 1/n, while what is left of w·S is 1/32 of the on-policy error.
 
 S holds all finished trajectories and what was expected of the running ones; Δ, the surprise, is what the draws of a running
@@ -108,9 +111,7 @@ def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Fl
 
 
 @njit
-def learn_network(
-    policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, expected: Floats, chosen: int
-) -> None:
+def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, expected: Floats, chosen: int) -> None:
     """S += E_b[x] ⊗ ψ, β += E_b[x] ⊗ Pψ, Δ += (x − E_b[x]) ⊗ ψ, K += (the scores' variance) ψψᵀ.
 
     P = (K/k)⁻¹ is computed anew when k has grown by a third.
