@@ -11,13 +11,14 @@ from torch.distributions import Categorical, Normal
 
 from evenroll.collection.environments import collect
 from evenroll.collection.lanes import SOUND, Lanes, rooms
+from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
 from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP, External
-from evenroll.samplers import Auto
+from evenroll.samplers import Auto, OnPolicy
 from evenroll.samplers.auto_state import Memory
-from tests.helpers import double_policy, trial
+from tests.helpers import double_policy
 
 
 class _AsLinear(nn.Module):
@@ -82,14 +83,14 @@ def test_lanes_share_one_balance_without_delay() -> None:
 
     For as long as neither has come far enough into an episode for its length to count. What is to be repaid comes from
     initial data: no episode leans against its own luck."""
-    policy, initial = get_domain("cartpole").policy(), trial("cartpole", "os", (3,), episodes=5)
+    domain = get_domain("cartpole")
+    policy = domain.policy()
+    driver = Driver(policy, OnPolicy(), (3,), gamma=1.0, horizon=8, record_steps=True)
+    initial = driver.run(domain.trial_environment((3,)), episodes=40)
     x = np.random.default_rng(0).standard_normal((20, 12, 3, 4)) * 0.05
     nobody, strayed = np.zeros(3, dtype=bool), 0.0
     for seed in range(20):
-        together, alone = (
-            Collector(policy, lanes=3, seed=seed, initial=initial),
-            Collector(policy, seed=seed, initial=initial),
-        )
+        together, alone = (Collector(policy, lanes=n, seed=seed, initial=initial) for n in (3, None))
         for t in range(12):
             actions = together.act(x[seed, t])
             ratios = together.stepper.log_b - together.stepper.log_e

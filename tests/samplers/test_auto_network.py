@@ -71,7 +71,7 @@ def test_several_dimensions_step_by_step(base_seed: int) -> None:
 
 
 def test_the_gain_of_a_network_follows_its_schedule() -> None:
-    """κ = c·D: less until K is known, then 0.35, then 0.7 √(D/k), then 11.2 D/k; and never more than 5 nats an episode, T·κ/4."""
+    """κ = c·D: less until K is known, then 0.35, 0.7 √(D/k), 11.2 D/k; and never more than 5 nats an episode, T·κ/4."""
     D = 65.0
     kappa = [D * gain(D, steps * D, 10.0) for steps in (0.375, 1.0, 4.0, 16.0, 256.0, 1024.0)]
     assert kappa == pytest.approx([0.0875, 0.35, 0.35, 0.175, 0.04375, 0.0109375])

@@ -93,7 +93,8 @@ def regress(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | No
     made = corrections(values, parts, starts)
     left = made.left(values)
     freedom = n - 1 - len(parts)
-    variance, imbalance = float(left @ left - n * left.mean() ** 2) / freedom, made.by_actions + made.by_starts
+    spread = left - left.mean()  # before it is squared: returns may lie far from 0
+    variance, imbalance = float(spread @ spread) / freedom, made.by_actions + made.by_starts
     error = math.sqrt(max(variance, 0.0) / n + made.noise)
     unseen = max((part.unseen for part in parts), default=0.0)
     of_starts = None if starts is None else _share(values - made.actions, left, values)
