@@ -34,8 +34,12 @@ __version__ = "0.1.0"
 _WHERE = {
     "evaluate": "evaluation.evaluate",
     "Evaluation": "evaluation.result",
+    "plan": "evaluation.plan",
+    "Plan": "evaluation.plan",
     "compare": "study",
     "Comparison": "study",
+    "coverage_table": "study.coverage",
+    "Coverage": "study.coverage",
     "Method": "study.method",
     "Estimator": "estimators",
     "get_domain": "domains.catalogue",
@@ -88,11 +92,13 @@ if TYPE_CHECKING:
     from evenroll.evaluation.diagnosis import diagnose
     from evenroll.evaluation.difference import Difference, difference
     from evenroll.evaluation.evaluate import evaluate
+    from evenroll.evaluation.plan import Plan, plan
     from evenroll.evaluation.result import Evaluation
     from evenroll.policies import MLP, Policy, TabularSoftmax, epsilon_greedy, load_policy, save_policy
     from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler
     from evenroll.sb3.evaluation import evaluate_policy
     from evenroll.study import Comparison, compare
+    from evenroll.study.coverage import Coverage, coverage_table
     from evenroll.study.method import Method
 
 

@@ -1,4 +1,4 @@
-"""Commands of many trials: compare, value, train, bench, coverage."""
+"""Commands of many trials: compare, value, train, bench."""
 
 from __future__ import annotations
 
@@ -135,17 +135,6 @@ def test_a_domain_of_ones_own_is_trained_valued_and_timed(tmp_path) -> None:
     run = command("bench", "mine:arms", "--quick", "--json", "-", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert [row["domain"] for row in json.loads(run.stdout)["speeds"]] == ["arms"]
-
-
-def test_coverage_command(tmp_path):
-    target = tmp_path / "coverage.json"
-    shown = CliRunner().invoke(app, ["coverage", "bandit", "--episodes", "64", "--repeats", "20", "--json", str(target)])
-    assert shown.exit_code == 0
-    found = json.loads(target.read_text())
-    wanted = {"coverage", "coverage_low", "coverage_high", "half_width", "oracle_ratio", "iid_ratio", "fallback", "repeats"}
-    assert wanted <= found.keys()
-    assert found["repeats"] == 20
-    assert found["coverage_low"] <= found["coverage"] <= found["coverage_high"]
 
 
 def test_executor_on_the_command_line(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 import evenroll
 from evenroll.cli import telling
 from evenroll.errors import Interrupted
+from evenroll.evaluation.noise import NoiseBudget
 from tests.helpers import full_disk
 
 FOUND = evenroll.evaluate("bandit", sampler="os", episodes=40)
@@ -65,3 +66,10 @@ def test_a_terminal_that_is_gone_does_not_keep_it_from_being_written(
     monkeypatch.setattr(telling.err, "print", gone)
     assert ended(Interrupted("", find=lambda: FOUND), str(tmp_path / "r.json")) == 130
     assert json.loads((tmp_path / "r.json").read_text())["value"] == FOUND.value
+
+
+def test_the_noise_budget_is_a_strip_with_its_key(capsys):
+    telling.show_noise(NoiseBudget(0.5, 0.05, 0.2, 0.04, 0.3, 0.1, 0.0, 0.2, 0.1))
+    strip, key = capsys.readouterr().out.splitlines()
+    assert (strip.count("█"), strip.count("▓"), strip.count("▒"), strip.count("·")) == (23, 10, 5, 10)
+    assert "█ choices, taken out 50%, ▓ starts, taken out 20%, ▒ choices, left 10%, · environment 20%" in key

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import evenroll
 from evenroll.estimators.score_regression import ScoreRegression, Share
-from evenroll.evaluation.noise import NoiseBudget, noise_budget
+from evenroll.estimators.variance_components import Component, Components
+from evenroll.evaluation.noise import NoiseBudget, noise_budget, split
 
 LEFT = "the environment's own noise, and what 64 episodes do not show"
 
@@ -72,3 +74,31 @@ def test_a_plain_mean_takes_nothing_out() -> None:
     assert score.noise.actions > 0.1
     assert "luck of the policy's choices was found and is taken out" in score.in_words()
     assert "luck of the policy's choices was found; " in plain.in_words()
+
+
+def test_what_is_left_is_told_apart_where_the_components_allow():
+    """Found 0.4 and 0.1; there are 0.6 and 0.1: so 0.2 of the actions is left, and 0.3 is the environment."""
+    found = NoiseBudget(0.4, 0.05, 0.1, 0.05, 0.5)
+    told = split(found, Components(Component(0.6, 0.1), Component(0.1, 0.05)))
+    assert (told.actions_left, told.starts_left, told.environment) == pytest.approx((0.2, 0.0, 0.3))
+    assert told.left_error == pytest.approx(np.hypot(0.1, 0.05))
+    assert "20% choices and 0% starts whose worth 64 episodes do not show (± 11%)" in told.in_words(64, True, True)
+    more = split(found, Components(Component(1.5, 0.1), Component(0.1, 0.05)))  # never more than is left
+    assert (more.actions_left, more.environment) == pytest.approx((0.5, 0.0))
+
+
+def test_what_is_too_rough_is_not_told_apart():
+    found = NoiseBudget(0.4, 0.05, 0.0, 0.01, 0.6)
+    rough = split(found, Components(Component(0.6, 0.5), Component(0.1, 0.05)))
+    assert rough == found
+    assert "the environment's own noise, and what 10 episodes do not show" in rough.in_words(10, True, True)
+    assert "no luck of the start" in rough.in_words(10, True, True)
+
+
+def test_an_environment_that_leaves_nothing_to_chance_has_no_noise():
+    found = NoiseBudget(0.4, 0.05, 0.1, 0.05, 0.5, certain=True)
+    told = split(found, Components(Component(0.6, 0.9), Component(0.3, 0.9)))
+    assert (told.actions_left, told.starts_left, told.environment) == pytest.approx((0.25, 0.25, 0.0))
+    assert "environment" not in told.in_words(64, True, True)
+    nothing = split(found, Components(Component(-1.0, 0.9), None))
+    assert (nothing.actions_left, nothing.environment) == pytest.approx((0.5, 0.0))

@@ -12,12 +12,14 @@ import typer
 
 from evenroll import __version__
 from evenroll.cli.console import err, out, refuse, tell_warning
+from evenroll.cli.coverage import coverage
 from evenroll.cli.data import collect, diagnose
 from evenroll.cli.evaluate import difference, evaluate
 from evenroll.cli.leaderboard import leaderboard
+from evenroll.cli.plan import plan
 from evenroll.cli.reproduce import reproduce, results
 from evenroll.cli.signals import exit_at_once, exit_code, leave_if_interrupted
-from evenroll.cli.study import bench, compare, coverage, train, value
+from evenroll.cli.study import bench, compare, train, value
 from evenroll.errors import EvenrollError
 
 app = typer.Typer(
@@ -38,6 +40,7 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
             "evenroll evaluate CartPole-v1 --policy model.zip --episodes 100 --gamma 0.99 --plot running.png",
         ),
     ),
+    (plan, ("evenroll plan CartPole-v1 --policy model.zip --gamma 0.99 --half-width 2%",)),
     (difference, ("evenroll difference CartPole-v1 --policy new.zip --against old.zip",)),
     (collect, ("evenroll collect CartPole-v1 --policy model.zip --out data.parquet",)),
     (diagnose, ("evenroll diagnose data.parquet --policy model.zip",)),
@@ -48,7 +51,13 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
             "--plot mse.png",
         ),
     ),
-    (coverage, ("evenroll coverage cartpole --sampler ros --estimator score --episodes 512 --repeats 2000",)),
+    (
+        coverage,
+        (
+            "evenroll coverage cartpole --sampler ros --estimator score --episodes 512 --repeats 2000",
+            "evenroll coverage CartPole-v1 --policy model.zip --gamma 0.99 --episodes 32 --episodes 64 --repeats 200",
+        ),
+    ),
     (leaderboard, ("evenroll leaderboard --quick --domains gridworld --out results",)),
     (reproduce, ("evenroll reproduce fig2 table3 theory --quick --out reproduction",)),
     (results, ("evenroll results reproduction --export trials.csv",)),

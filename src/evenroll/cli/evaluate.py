@@ -122,7 +122,7 @@ def evaluate(
                 raise (error if loaded_domain is not None else kept(error, domain, where)) from None
         tell(result, json_file, lambda: show_evaluation(result))
         if plot is not None:
-            plot_running(running(seen(source), look, confidence), plot, f"{domain}: {result}")
+            plot_running(running(seen(source), look, confidence), plot, f"{domain}: {result}", result.noise)
             if json_file != "-":
                 out.print(f"running estimate: {shown(plot)}")
     except Interrupted as stop:

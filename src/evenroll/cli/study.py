@@ -1,4 +1,4 @@
-"""`evenroll compare`, `coverage`, `value`, `train` and `bench`: many trials on built-in domains or one's own."""
+"""`evenroll compare`, `value`, `train` and `bench`: many trials on built-in domains or one's own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import typer
 from evenroll.cli import completion
 from evenroll.cli.console import drawable, emit, err, out, progress_bar, shown, significant, writable
 from evenroll.cli.options import (
-    ConfidenceOption,
     DomainArgument,
     ExecutorOption,
-    ForceOption,
-    IntervalOption,
     JsonOption,
     PolicyFileOption,
     SeedOption,
@@ -26,10 +23,9 @@ from evenroll.errors import EvenrollError, PolicyError
 
 if TYPE_CHECKING:
     from evenroll.policies import Policy
-    from evenroll.study.coverage import Coverage
 
 
-def _policy(path: Path | None) -> Policy | None:
+def domain_policy(path: Path | None) -> Policy | None:
     if path is None:
         return None
     from evenroll.policies import load_policy
@@ -79,7 +75,7 @@ def compare(
         result = run(
             domain,
             method,
-            policy=_policy(policy),
+            policy=domain_policy(policy),
             value=value,
             mean_length=mean_length,
             trials=trials,
@@ -121,7 +117,7 @@ def value(
 
     writable(json_file)
     resolved = as_domain(domain)
-    evaluated_policy = _policy(policy) or resolved.policy()
+    evaluated_policy = domain_policy(policy) or resolved.policy()
     resolved.environment(None).check(evaluated_policy)
     with progress_bar("blocks of rollouts", json_file == "-") as progress:
         run = value_by_rollouts if fresh else truth
@@ -212,83 +208,3 @@ def bench(
         for table in tables(result):
             out.print(table)
     emit(result, json_file)
-
-
-def coverage(
-    domain: DomainArgument,
-    policy: PolicyFileOption = None,
-    value: Annotated[float | None, typer.Option(help="True value, if you know it better.", metavar="X")] = None,
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            help=r"As SAMPLER above; default: what evaluate uses.", metavar="SAMPLER", autocompletion=completion.samplers
-        ),
-    ] = None,
-    estimator: Annotated[
-        str | None,
-        typer.Option(help="Default: what evaluate uses.", metavar="ESTIMATOR", autocompletion=completion.estimators),
-    ] = None,
-    episodes: Annotated[
-        int | None, typer.Option(help="Episodes of each run (default 512); with --half-width the most.", min=3, metavar="N")
-    ] = None,
-    half_width: Annotated[
-        str | None,
-        typer.Option(help="Each run stops when its interval is this narrow, as evaluate --half-width does.", metavar="W"),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Independent runs, each with its interval.", min=2, metavar="N")] = 1000,
-    confidence: ConfidenceOption = 0.95,
-    interval: IntervalOption = "auto",
-    force_interval: ForceOption = False,
-    initial_episodes: Annotated[
-        int, typer.Option(help="Trajectories of initial data for init+ samplers.", min=1, metavar="N")
-    ] = 100,
-    delta: Annotated[float, typer.Option(help="How far off-policy the initial data is.", metavar="X")] = 0.1,
-    seed: SeedOption = 0,
-    workers: WorkersOption = None,
-    executor: ExecutorOption = "threads",
-    json_file: JsonOption = None,
-) -> None:
-    r"""How often the interval holds the true value, and how wide it is, over many independent runs.
-
-    A SAMPLER is written \[init+]SAMPLER\[:key=value,…]: for example ros:alpha=10, or init+auto, which starts from off-policy
-    data.
-    """
-    from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, DEFAULT_SAMPLER
-    from evenroll.study.coverage import coverage as run
-
-    writable(json_file)
-    with progress_bar("runs", json_file == "-") as progress:
-        result = run(
-            domain,
-            f"{sampler or DEFAULT_SAMPLER}/{estimator or DEFAULT_ESTIMATOR}",
-            policy=_policy(policy),
-            value=value,
-            episodes=episodes,
-            half_width=half_width,
-            repeats=repeats,
-            confidence=confidence,
-            kind=interval,
-            force=force_interval,
-            initial_episodes=initial_episodes,
-            delta=delta,
-            seed=seed,
-            workers=workers,
-            executor=executor,
-            progress=progress,
-        )
-    if json_file != "-":
-        _show_coverage(result, repeats, confidence, half_width is not None)
-    emit(result.to_json(), json_file)
-
-
-def _show_coverage(result: Coverage, repeats: int, confidence: float, stopped: bool) -> None:
-    out.print(
-        f"[bold]{result.coverage:.2%}[/bold] of {repeats} intervals at {confidence:.0%} hold v(π) = {result.value:.6g} "
-        f"(95 % of the share: {result.coverage_low:.2%} … {result.coverage_high:.2%}), {shown(result.method)}"
-    )
-    out.print(
-        f"half-width {significant(result.half_width)}: {significant(result.oracle_ratio)} of the oracle's, "
-        f"{significant(result.iid_ratio)} of the i.i.d. one; fallback {result.fallback:.1%}, exact {result.exact:.1%}"
-    )
-    if stopped:
-        out.print(f"stopped after {result.episodes:.5g} episodes on average")

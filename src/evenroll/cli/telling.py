@@ -14,6 +14,7 @@ from evenroll.errors import EvenrollError, Interrupted
 
 if TYPE_CHECKING:
     from evenroll.evaluation.difference import Difference
+    from evenroll.evaluation.noise import NoiseBudget
     from evenroll.evaluation.result import Evaluation
 
 
@@ -64,6 +65,8 @@ def show_evaluation(result: Evaluation) -> None:
         f"{shown(result.policy)}",
         soft_wrap=True,
     )
+    if result.noise is not None and not result.exact:
+        show_noise(result.noise)
     if result.resets:
         out.print(f"{result.resets} further resets, without a step, show which starts there are")
     others = ", ".join(f"{name} {value}" for name, value in result.quantities.items())
@@ -74,6 +77,16 @@ def show_evaluation(result: Evaluation) -> None:
     if result.effective_sample_size is not None:
         share = 100 * (result.largest_weight or 0)
         out.print(f"effective sample size {result.effective_sample_size:.1f}, largest weight {share:.2g} % of all")
+
+
+def show_noise(budget: NoiseBudget) -> None:
+    """Print the noise budget as a strip, with a line that says what is what."""
+    from evenroll.evaluation.noise_picture import in_characters
+
+    parts = in_characters(budget)
+    if parts:
+        out.print("noise " + "".join(f"[{colour}]{text}[/]" for text, colour, _ in parts))
+        out.print("      " + ", ".join(f"[{colour}]{text[0]}[/] {label}" for text, colour, label in parts), soft_wrap=True)
 
 
 def show_difference(result: Difference) -> None:

@@ -25,6 +25,7 @@ from evenroll.errors import NoEstimate
 from evenroll.estimators.action_part import ActionPart, Steps
 from evenroll.estimators.corrections import FOLDS, corrections
 from evenroll.estimators.network_action_part import network_action_part
+from evenroll.estimators.skewness import skewness
 from evenroll.estimators.start_part import Starts, starts_of
 from evenroll.estimators.table_action_part import table_action_part
 from evenroll.policies import MLP, External, Policy, TabularSoftmax
@@ -53,6 +54,7 @@ class ScoreRegression:
     exact      whether the model of a table explains every return to rounding error
     actions    the share of the returns' variance that was found to be luck of the actions
     starts     the share that was found to be luck of the start; None if there were no further resets to tell
+    skewness   the skewness of the returns after the luck is taken out
     """
 
     value: float
@@ -63,6 +65,7 @@ class ScoreRegression:
     exact: bool = False
     actions: Share = Share(1.0, 0.0)
     starts: Share | None = None
+    skewness: float = 0.0
 
     @property
     def explained(self) -> float:
@@ -101,6 +104,7 @@ def regress(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | No
     return ScoreRegression(
         float(values.mean()) - imbalance, error, freedom, imbalance, unseen,
         actions=_share(values, values - made.actions, values), starts=of_starts,
+        skewness=skewness(left),
     )  # fmt: skip
 
 

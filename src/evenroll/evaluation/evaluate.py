@@ -17,6 +17,7 @@ from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source, source_of
 from evenroll.intervals.balanced import IID_KINDS
 from evenroll.intervals.independent import Interval, NoInterval
+from evenroll.intervals.outcomes import within
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.specs import share, whole_number
@@ -172,7 +173,7 @@ def evaluate_source(
             else:
                 assert budget.episodes is not None
                 data, value, interval = look_until(collect, see, budget.target, confidence, budget.episodes)
-                known = value, interval
+                known = value, within(interval, look.bounds) if isinstance(interval, Interval) else interval
         return report(seen(source, data), look, confidence, known, looked_at)
     except KeyboardInterrupt:
         raise interrupted(source, look, confidence) from None

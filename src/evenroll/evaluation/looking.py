@@ -23,7 +23,7 @@ from evenroll.estimators.importance import (
 )
 from evenroll.estimators.sampling_error import gradient_sampling_error, kl_sampling_error
 from evenroll.estimators.score_regression import ScoreRegression, score_regression
-from evenroll.evaluation.noise import noise_budget
+from evenroll.evaluation.noise import noise_budget, told_apart
 from evenroll.evaluation.result import Evaluation, Quantity
 from evenroll.intervals.balanced import estimate_with_interval
 from evenroll.intervals.independent import Interval, NoInterval
@@ -194,6 +194,8 @@ def report(
         plain = (value, interval_or_reason) if estimator.name == "mc" else seen.look(replace(look, estimator=MEAN), level)
         varies = data.episodes > 0 and float(np.ptp(data.returns)) > 0.0  # equal returns have no variance to share
         budget = noise_budget(seen.fit, data.episodes) if varies else None
+        if budget is not None:
+            budget = told_apart(budget, data, policy, seen.certain)
         return Evaluation(
             value=value,
             low=None if interval is None else interval.low,

@@ -10,6 +10,8 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EvenrollError
 from evenroll.evaluation.looking import Look, Seen
+from evenroll.evaluation.noise import NoiseBudget
+from evenroll.evaluation.noise_picture import draw
 from evenroll.files.figures import save_figure
 from evenroll.intervals.independent import Interval, student_t
 
@@ -64,13 +66,18 @@ def _first_episodes(data: Rollouts, n: int) -> Rollouts:
     return part if part.episodes == n else replace(part, initial_episodes=min(data.initial_episodes, part.episodes))
 
 
-def plot_running(run: Running, path: str | Path, title: str) -> None:
+def plot_running(run: Running, path: str | Path, title: str, noise: NoiseBudget | None = None) -> None:
+    """The running estimate and, below it, where the noise comes from."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    fig, axis = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    if noise is None:
+        fig, axis = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    else:
+        fig, (axis, strip) = plt.subplots(2, figsize=(7, 5.4), layout="constrained", height_ratios=(12, 1))
+        draw(strip, noise)
     final = run.value[-1]
     n = np.geomspace(run.episodes[0], run.episodes[-1], 200)
     wide = run.on_policy[-1] * np.sqrt(run.episodes[-1] / n)

@@ -19,6 +19,7 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import SpecError
 from evenroll.estimators.score_regression import ROUNDING, ScoreRegression, score_regression
+from evenroll.estimators.skewness import skewness
 from evenroll.estimators.table import Estimator
 from evenroll.intervals.independent import (
     Interval,
@@ -90,7 +91,10 @@ def balanced_interval(
         seen = "the scores explain every return, so the value is known unless the environment can do what it did not do here"
         notes.append(seen + (f"; {estimator} is off by {off:+.2g}" if off else ""))
     half += ROUNDING * float(np.abs(returns).max())
-    return Interval(centre - half, centre + half, confidence, "score", "; ".join(notes) or None, fell_back, exact)
+    return Interval(
+        centre - half, centre + half, confidence, "score", "; ".join(notes) or None, fell_back, exact,
+        skewness=None if exact else fit.skewness,
+    )  # fmt: skip
 
 
 def outcomes_interval(
@@ -203,4 +207,4 @@ def _iid_interval(
     else:
         low, high = (student_t if kind == "t" else bca)(values, confidence)
     note = None if valid else f"forced: trajectories of {sampler.name} are not independent, so this is not {confidence:.0%}"
-    return Interval(low, high, confidence, kind, note)
+    return Interval(low, high, confidence, kind, note, skewness=skewness(values) if kind == "t" else None)

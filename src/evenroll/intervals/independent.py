@@ -26,6 +26,7 @@ class Interval:
     fallback  whether it is wider than its method alone would make it, because there is too little data for the method
     exact     whether the regression left nothing but rounding error. Then the interval holds the value itself; it holds the
               mean of the returns only if the data is perfectly balanced.
+    skewness  the skewness of the values that it was made from, where their skewness tells of its coverage
     """
 
     low: float
@@ -35,6 +36,7 @@ class Interval:
     note: str | None = None
     fallback: bool = False
     exact: bool = False
+    skewness: float | None = None
 
     @property
     def half_width(self) -> float:
