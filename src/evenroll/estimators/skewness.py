@@ -13,4 +13,4 @@ def skewness(values: np.ndarray) -> float:
     variance = float(np.square(apart).mean())
     if n < 3 or not 0.0 < variance < math.inf:
         return 0.0
-    return float((apart**3).mean()) / variance**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
+    return float(((apart / math.sqrt(variance)) ** 3).mean()) * math.sqrt(n * (n - 1)) / (n - 2)
