@@ -27,7 +27,7 @@ def test_coverage_command(tmp_path):
     assert [(row["episodes"], row["estimator"]) for row in found["rows"]] == [
         (16, "score"), (16, "mc"), (64, "score"), (64, "mc"),
     ]  # fmt: skip
-    assert all(name in shown.output for name in HEADER)
+    assert all(word in shown.output for name in HEADER for word in name.split())  # a narrow table breaks its headers
     assert "true value" in shown.output
 
 

@@ -33,12 +33,12 @@ SECOND = evenroll.MLP([], head_weight=[[0.0, 0.0, -1.0, -1.0], [0.0, 0.0, 1.0, 1
 
 def test_evaluate_carries_the_result_so_far() -> None:
     with pytest.raises(KeyboardInterrupt) as told:
-        evenroll.evaluate(Struck(1500), FIRST, episodes=1000, seed=3)
+        evenroll.evaluate(Struck(1500), FIRST, episodes=1000, seed=3, resets=0)
     stop = told.value
     assert isinstance(stop, evenroll.Interrupted)
     assert not isinstance(stop, Exception)
     n = stop.rollouts.episodes
-    straight = evenroll.evaluate(Struck(10**9), FIRST, episodes=n, seed=3)
+    straight = evenroll.evaluate(Struck(10**9), FIRST, episodes=n, seed=3, resets=0)
     assert 5 < n < 1000
     assert (stop.result.value, stop.result.low) == (straight.value, straight.low)
     assert (stop.result.interrupted, straight.interrupted) == (True, False)

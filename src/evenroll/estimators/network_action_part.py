@@ -26,6 +26,7 @@ from numba import float32, int64, void
 
 from evenroll.engine.pace import patiently
 from evenroll.engine.pieces import compiled
+from evenroll.errors import DataError
 from evenroll.estimators.action_part import ActionPart, Steps, median_square, without
 from evenroll.estimators.step_features import hidden_and_scores, step_features
 from evenroll.policies import MLP, External
@@ -48,6 +49,8 @@ def network_action_part(steps: Steps, policy: MLP | External) -> list[ActionPart
     """
     hidden, scores = hidden_and_scores(policy, steps)
     psi, own = step_features(steps, hidden)
+    if not (np.isfinite(psi).all() and np.isfinite(scores).all()):
+        raise DataError("the features or the scores of the data are not finite, or too large for single precision")
     fit = _Fit(steps, psi, own, scores, policy.n_actions)
     apart = fit.apart()
 
