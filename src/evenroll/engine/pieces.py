@@ -30,7 +30,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from evenroll.engine.guard import guarded
-from evenroll.engine.pace import beside
 from evenroll.engine.sources import compiled_sources_digest
 
 INTERPRETED: bool = bool(config.DISABLE_JIT)
@@ -63,14 +62,14 @@ def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
     except RuntimeError:  # the function was typed in at a prompt, so there is no file that a cache could belong to
         pass
     try:
-        beside(dispatcher.compile, signature)
+        dispatcher.compile(signature)
     except Exception as error:  # the disk is full, or a crash has damaged the cache: compile without a cache then
         if dispatcher._cache is without:
             raise
         if not isinstance(error, OSError):
             Path(cache._cache_file._index_path).unlink(missing_ok=True)
         dispatcher._cache = without
-        beside(dispatcher.compile, signature)
+        dispatcher.compile(signature)
     dispatcher.disable_compile()
     return guarded(dispatcher)
 
