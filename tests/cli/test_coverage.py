@@ -27,7 +27,7 @@ def test_coverage_command(tmp_path):
     assert [(row["episodes"], row["estimator"]) for row in found["rows"]] == [
         (16, "score"), (16, "mc"), (64, "score"), (64, "mc"),
     ]  # fmt: skip
-    assert all(word in shown.output for name in HEADER for word in name.split())  # a narrow table breaks its headers
+    assert all(name in shown.output for name in HEADER[2:])  # a table that is too wide is a list without the first two
     assert "true value" in shown.output
 
 
