@@ -147,3 +147,18 @@ def test_rooms_of_trajectories_that_run_side_by_side_are_not_shared() -> None:
     with pytest.raises(SpecError, match="more than 1 trajectories"):
         rooms(owner, last, 4, 1)
     np.testing.assert_array_equal(rooms(np.zeros(3, np.int64), np.array([0, 1, 0]), 2, 1), [0, 0])  # the second has no steps
+
+
+def test_after_a_replay_each_lane_has_the_surprise_of_its_own_trajectory() -> None:
+    """Lane 0 is dropped and lane 1 goes on: what its steps added lies with lane 1, and lane 0 begins with nothing."""
+    policy, rng = double_policy("cartpole"), np.random.default_rng(2)
+    lanes = Lanes(policy, Auto(), (1,), gamma=0.9, lanes=2)
+    x, actions = 0.05 * rng.standard_normal((6, 4)), rng.integers(2, size=(6, 1)).astype(float)
+    owner, last, nothing = np.zeros(6, dtype=np.int64), np.zeros(6, dtype=np.int64), np.zeros(6)
+    lanes.replay(owner, last, x, actions, nothing, nothing, [-1, 0])
+    tails = lanes.balance.vectors[-2 * Auto().each(policy) :].reshape(2, -1)
+    psi = 0.9 ** np.arange(6)[:, None] * policy.features(x)
+    surprise = (actions == 0).astype(float) - np.array([np.exp(policy.log_prob(o, np.zeros(1))) for o in x])[:, None]
+    np.testing.assert_allclose(tails[1, : psi.shape[1]], (surprise * psi).sum(axis=0), atol=1e-9)
+    assert np.abs(tails[1]).max() > 0.01
+    np.testing.assert_array_equal(tails[0], 0.0)
