@@ -27,7 +27,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "policies/mlp_pieces": ("policies/test_mlp.py", "autograd checks forward and backward pass"),
     "samplers/base": ("contract/test_samplers.py", "every sampler is one of these"),
     "study/domain_pictures": ("study/test_figures.py", "the figure is drawn there"),
-    "study/laws": ("study/test_claims_theory.py", "what they compute is judged there"),
     "study/report_text": ("study/test_report.py", "the page that shows the sentences is read there"),
 }
 

@@ -64,7 +64,7 @@ env, policy = get_domain("cartpole-continuous").environment(None), get_domain("c
 driver = Driver(policy, get_sampler("roa:rho=1,candidates=1000"), (0,), gamma=1.0, horizon=200)
 driver.run(env, steps=1); started(); driver.run(env, episodes=10**7)""",
     "revar, the largest model": """
-n = 1400
+n = 440
 P = rng.random((n, 2, n)); P /= P.sum(axis=2, keepdims=True)
 d = tabular_domain("large", P, rng.random((n, 2)), np.full(n, 1 / n), gamma=1.0, horizon=1000)
 driver = Driver(TabularSoftmax(np.zeros((n, 2))), get_sampler("revar"), (0,), gamma=1.0, horizon=1000)

@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from evenroll.cli.app import COMMANDS, app
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import EvenrollError
+from evenroll.study.true_value import truth
 from tests.helpers import command
 
 
@@ -51,14 +53,30 @@ def test_compare_writes_its_json_and_picture(tmp_path) -> None:
 
 
 def test_value_is_exact_on_gridworld() -> None:
+    known = truth(get_domain("gridworld"), get_domain("gridworld").policy())
     result = json.loads(command("value", "gridworld", "--json", "-").stdout)
-    assert result["value_se"] == 0
-    assert result["variance"] > 0.0
+    assert result == {
+        "domain": "gridworld", "value": known.value, "value_se": 0, "mean_length": known.mean_length,
+        "variance": known.variance,
+    }  # fmt: skip
+    assert known.variance > 1.0
 
 
 def test_a_variance_that_nobody_knows_is_null() -> None:
     result = json.loads(command("value", "bandit:redraw=1", "--json", "-").stdout)
     assert (result["value"], result["mean_length"], result["variance"]) == (0.5, 1.0, None)
+
+
+def test_value_by_rollouts_says_how_sure_it_is(tmp_path) -> None:
+    """Against exact numbers: value within 6 standard errors, which are √(Var/n); in JSON and in words."""
+    known, n = truth(get_domain("gridworld"), get_domain("gridworld").policy()), 4000
+    run = command("value", "gridworld", "--fresh", "--episodes", str(n), "--json", "v.json", cwd=tmp_path)
+    result = json.loads((tmp_path / "v.json").read_text())
+    assert abs(result["value"] - known.value) < 6 * result["value_se"]
+    assert result["value_se"] == pytest.approx((known.variance / n) ** 0.5, rel=0.2)
+    assert result["mean_length"] == pytest.approx(known.mean_length, rel=0.1)
+    assert result["variance"] == pytest.approx(known.variance, rel=0.4)
+    assert f"v(π) = {result['value']:.10g} ± {result['value_se']:.2g} (1 s.e.)" in run.stdout
 
 
 def test_train_makes_a_policy_that_evaluates(tmp_path) -> None:

@@ -18,6 +18,7 @@ from evenroll.errors import SpecError
 from evenroll.evaluation.difference import Difference
 from evenroll.evaluation.result import Evaluation
 from evenroll.policies import MLP, epsilon_greedy
+from tests.evaluation.test_looking import Rich
 
 
 def _swinger(push: float) -> MLP:
@@ -128,3 +129,14 @@ def test_without_an_interval_there_is_no_verdict(one: Evaluation) -> None:
     assert found.half_width is None
     told = json.loads(json.dumps(dataclasses.replace(found, alone=math.inf).to_json(), allow_nan=False))
     assert (told["alone"], told["value"], told["first"]["value"]) == (None, 3.0, one.value)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("scale", "why"), [(1e200, "overflow in their squares"), (1e-200, "vanish in their squares")])
+def test_what_floating_point_cannot_hold_is_told(scale: float, why: str) -> None:
+    """ "± inf" and "± 0" were said of such returns."""
+    found = evenroll.difference(Rich(scale), lambda x: [0.9, 0.1], lambda x: [0.2, 0.8], sampler="os", episodes=30)
+    assert (found.low, found.high) == (None, None)
+    assert why in str(found.why)
+    assert found.value < 0.0
+    json.dumps(found.to_json(), allow_nan=False)

@@ -105,3 +105,16 @@ def test_a_row_in_words_by_hand() -> None:
 )
 def test_ratios_as_text(x: float, text: str) -> None:
     assert _short(x) == text
+
+
+def test_the_best_at_the_largest_budget_comes_first_and_those_without_an_estimate_last() -> None:
+    (board,) = leaderboard(["gridworld"], methods=("os/mc", "os/fqe", "ros/mc"), budgets=(8, 64), trials=4, seed=1)
+    last = [row.mse[-1] for row in board.rows]
+    assert last == sorted(last)
+    assert board.steps == tuple(int(board.truth.mean_length * b) for b in (8, 64))
+    n = np.array(board.steps) / board.truth.mean_length
+    for row in board.rows:
+        np.testing.assert_allclose(row.theory, board.truth.variance / (n * board.truth.value**2))
+    told = board.to_json()
+    assert (told["trials"], told["seed"], told["budgets"], told["value_se"]) == (4, 1, [8, 64], 0.0)
+    assert (told["value"], told["variance"]) == (board.truth.value, board.truth.variance)

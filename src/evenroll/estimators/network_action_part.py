@@ -17,6 +17,7 @@ own, the further part, once there are PLENTY of steps to learn them from (docs/e
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from typing import Any
@@ -28,7 +29,7 @@ from evenroll.engine.pace import patiently
 from evenroll.engine.pieces import compiled
 from evenroll.errors import DataError
 from evenroll.estimators.action_part import ActionPart, Steps, median_square, without
-from evenroll.estimators.step_features import hidden_and_scores, step_features
+from evenroll.estimators.step_features import StepFeatures, hidden_and_scores
 from evenroll.policies import MLP, External
 
 LAMBDAS = (1.0, 0.95, 0.8, 0.5)
@@ -38,6 +39,8 @@ RIDGE_OF_VALUE = 1e-2
 PASS = 0.9  # λ of the targets that V̂ is fitted to a second time
 FIRM = 1e-2  # directions with less than this share of the mean power are not asked how unbalanced they are
 PLENTY = 256  # steps for each feature; docs/experiments-intervals.md
+ENOUGH = 100_000  # steps to learn from; a choice
+CHUNK = 8192  # steps that are looked at at once
 
 
 def network_action_part(steps: Steps, policy: MLP | External) -> list[ActionPart]:
@@ -45,25 +48,71 @@ def network_action_part(steps: Steps, policy: MLP | External) -> list[ActionPart
 
     The weights of a discrete action come from the steps that took it. The scores of a Gaussian are orthonormal, so that all
     their weights share one matrix. Single precision is enough: any weights give a valid correction, and the noise in them
-    is far above 1e-6 anyway.
+    is far above 1e-6 anyway. Of very many steps the first ENOUGH teach; episodes behind them have had no part in Â at all.
     """
-    hidden, scores = hidden_and_scores(policy, steps)
-    psi, own = step_features(steps, hidden)
-    if not (np.isfinite(psi).all() and np.isfinite(scores).all()):
-        raise DataError("the features or the scores of the data are not finite, or too large for single precision")
-    fit = _Fit(steps, psi, own, scores, policy.n_actions)
-    apart = fit.apart()
+    taught = int(np.searchsorted(steps.ends, ENOUGH, side="right"))  # episodes that Â is learnt from
+    part = steps if taught == steps.n or taught < steps.folds else _first(steps, taught)
+    hidden, scores = hidden_and_scores(policy, part)
+    features = StepFeatures(part, hidden)
+    psi = features.of(hidden, part.observations, part.discount)
+    _check_finite(psi, scores)
+    fit = _Fit(part, psi, features.own, scores, policy.n_actions)
+    widths = [features.own, psi.shape[1]] if len(psi) > PLENTY * psi.shape[1] else [features.own]
+    learnt = []  # for each width of Â: C of the episodes that taught, and the weights that all of them teach
+    for width in widths:
+        fit.use(width)
+        learnt.append((fit.apart(), fit.weights(None) if part.n < steps.n else np.empty(0)))
+    fit.use(features.own)
+    S = fit.S
+    aparts = [apart for apart, _ in learnt]
+    if part.n < steps.n:
+        more, others = _behind(steps, policy, features, part, [weights for _, weights in learnt])
+        S = S + more
+        aparts = [np.concatenate([apart, other]) for apart, other in zip(aparts, others, strict=True)]
 
     def together(way: int) -> float:
         weights = fit.weights(None, way // len(RIDGES), way % len(RIDGES))[0, 0]
-        return float((weights * fit.S.T).sum()) / steps.n
+        return float((weights * S.T).sum()) / steps.n
 
-    firm = tuple(way - way % len(RIDGES) + len(RIDGES) - 1 for way in range(apart.shape[1]))
-    parts = [ActionPart(apart, together, fit.looseness(), 0.0, firm)]
-    if len(psi) > PLENTY * psi.shape[1]:
-        fit.use(psi.shape[1])
-        parts.append(_further_action_part(fit.apart() - apart))
-    return parts
+    firm = tuple(way - way % len(RIDGES) + len(RIDGES) - 1 for way in range(aparts[0].shape[1]))
+    loose = fit.looseness(S, len(steps.t) / len(part.t))
+    parts = [ActionPart(aparts[0], together, loose, 0.0, firm)]
+    return parts if len(aparts) == 1 else [*parts, _further_action_part(aparts[1] - aparts[0])]
+
+
+def _first(steps: Steps, episodes: int) -> Steps:
+    data = dataclasses.replace(steps.rollouts, initial_episodes=0, initial_steps=0)
+    return Steps(data.prefix(int(steps.ends[episodes - 1])), steps.folds)
+
+
+def _check_finite(psi: np.ndarray, scores: np.ndarray) -> None:
+    if not (np.isfinite(psi).all() and np.isfinite(scores).all()):
+        raise DataError("the features or the scores of the data are not finite, or too large for single precision")
+
+
+def _behind(
+    steps: Steps, policy: MLP | External, features: StepFeatures, part: Steps, learnt: list[np.ndarray]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Of the episodes behind those that taught: S, and their C [episodes, λ · ridge] for each of some weights.
+
+    Many steps are looked at a chunk at a time.
+    """
+    flat = [weights.reshape(-1, *weights.shape[2:]).astype(np.float32) for weights in learnt]  # [ways, scores, m]
+    found = [np.zeros((steps.n, len(w))) for w in flat]
+    S: np.ndarray | float = 0.0
+    for a in range(int(part.ends[-1]), int(steps.ends[-1]), CHUNK):
+        rows = slice(a, min(a + CHUNK, int(steps.ends[-1])))
+        hidden, scores = hidden_and_scores(policy, steps, rows)
+        psi, scores = features.of(hidden, steps.observations[rows], steps.discount[rows]), scores.astype(np.float32)
+        _check_finite(psi, scores)
+        S = S + psi[:, : features.own].T.astype(np.float64) @ scores
+        for w, result in zip(flat, found, strict=True):
+            ways, count, m = w.shape
+            gains = np.einsum("iwc,ic->iw", (psi[:, :m] @ w.reshape(-1, m).T).reshape(-1, ways, count), scores)
+            episode = steps.episode[rows]
+            begun = np.flatnonzero(np.diff(episode, prepend=-1))
+            result[episode[begun]] += np.add.reduceat(gains, begun, axis=0)
+    return np.asarray(S), [result[part.n :] for result in found]
 
 
 def _further_action_part(apart: np.ndarray) -> ActionPart:
@@ -156,16 +205,17 @@ class _Fit:
             result[:, i] = np.bincount(episode, gains, minlength=steps.n)[k :: steps.folds]
         return result.reshape(-1, *weights.shape[:2])
 
-    def looseness(self) -> float:
+    def looseness(self, S: np.ndarray, times: float) -> float:
         """How unbalanced S = Σ ψ ⊗ score is: the median of its squares along the principal directions of K, relative to K.
 
-        K = Σ ψψᵀ · (mean square of the scores) is the covariance that S would have in independent data.
+        K = Σ ψψᵀ · (mean square of the scores) is the covariance that S would have in independent data. S may come from
+        more steps than are known here, `times` as many.
         """
         stride = max(1, len(self.own) // (64 * self.own.shape[1]))  # a part of the steps is enough
         some, spread = self.own[::stride], np.square(self.scores[::stride]).mean(axis=1)
         power, directions = patiently(np.linalg.eigh, stride * (some.T @ (some * spread[:, None])).astype(np.float64))
         firm = power > FIRM * power.mean()
-        return median_square((directions[:, firm].T @ self.S) ** 2 / power[firm, None])
+        return median_square((directions[:, firm].T @ S) ** 2 / (times * power[firm, None]))
 
 
 def generalised(steps: Steps, V: np.ndarray, lambdas: tuple[float, ...]) -> np.ndarray:

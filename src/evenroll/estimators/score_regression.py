@@ -23,7 +23,7 @@ import numpy as np
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import NoEstimate
 from evenroll.estimators.action_part import ActionPart, Steps
-from evenroll.estimators.corrections import FOLDS, corrections
+from evenroll.estimators.corrections import corrections, folds_of
 from evenroll.estimators.network_action_part import network_action_part
 from evenroll.estimators.skewness import skewness
 from evenroll.estimators.start_part import Starts, starts_of
@@ -123,9 +123,9 @@ def _share(before: np.ndarray, after: np.ndarray, values: np.ndarray) -> Share:
     return Share(max(share, 0.0), float(spread.std(ddof=1)) / math.sqrt(len(values)))
 
 
-def action_parts(rollouts: Rollouts, policy: Policy, folds: int = FOLDS) -> list[ActionPart]:
+def action_parts(rollouts: Rollouts, policy: Policy, folds: int | None = None) -> list[ActionPart]:
     """C of every episode, in one part or two. Episodes i ≡ k (mod folds) form fold k."""
-    steps = Steps(rollouts, min(folds, rollouts.episodes))
+    steps = Steps(rollouts, folds_of(rollouts.episodes) if folds is None else folds)
     if isinstance(policy, TabularSoftmax):
         return [table_action_part(steps, policy)]
     assert isinstance(policy, MLP | External)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -58,11 +59,13 @@ class Look:
         confidence: float,
         certain: bool = False,
         fit: ScoreRegression | None = None,
+        away: Callable[[], str | None] | None = None,
     ) -> tuple[float, Interval | NoInterval]:
         """The estimate, and the interval that belongs to it or the reason why there is none.
 
         certain  whether the environment is known to leave nothing to chance, now and ever
         fit      the score regression of the data, if it is at hand already
+        away     what the guard says of the data (`runs_away`), if somebody has asked it already
         """
         estimator = self.estimator
         if policy is None and estimator.name not in ("mc", "score"):
@@ -91,9 +94,9 @@ class Look:
         if isinstance(interval, Interval) and interval.kind == "score" and policy is not None:
             interval = _allowing_for_initial_data(interval, data, policy, self.bounds)
         if isinstance(interval, Interval) and interval.kind == "score":
-            away = runs_away(data, policy, sampler)
-            if away is not None:
-                return value, NoInterval(away)
+            guard = runs_away(data, policy, sampler) if away is None else away()
+            if guard is not None:
+                return value, NoInterval(guard)
         return value, interval
 
 
@@ -171,8 +174,13 @@ class Seen:
         """The score regression of the data, once for all that looks at it; None if there are too few episodes."""
         return None if self.data.episodes < 3 else score_regression(self.data, self.policy)
 
+    @functools.cached_property
+    def away(self) -> str | None:
+        """What the guard says of the data, once for all that looks at it."""
+        return runs_away(self.data, self.policy, self.sampler)
+
     def look(self, look: Look, confidence: float) -> tuple[float, Interval | NoInterval]:
-        return look.at(self.data, self.policy, self.sampler, confidence, self.certain, self.fit)
+        return look.at(self.data, self.policy, self.sampler, confidence, self.certain, self.fit, lambda: self.away)
 
 
 def report(
@@ -221,7 +229,7 @@ def report(
             gradient=None if policy is None else gradient_sampling_error(data, policy),
             behavior_kl=divergence.kl,
             behavior_largest=divergence.largest,
-            runs_away=runs_away(data, policy, seen.sampler) is not None,
+            runs_away=seen.away is not None,
             effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
             largest_weight=None if log_weights is None else largest_weight(log_weights),
             policy=seen.described,
