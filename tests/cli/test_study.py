@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from evenroll.cli.app import COMMANDS, app
 from evenroll.domains.catalogue import get_domain
+from evenroll.domains.domain import Truth
 from evenroll.errors import EvenrollError
 from evenroll.study.true_value import truth
 from tests.helpers import command
@@ -68,8 +69,9 @@ def test_a_variance_that_nobody_knows_is_null() -> None:
 
 
 def test_value_by_rollouts_says_how_sure_it_is(tmp_path) -> None:
-    """Against exact numbers: value within 6 standard errors, which are √(Var/n); in JSON and in words."""
-    known, n = truth(get_domain("gridworld"), get_domain("gridworld").policy()), 4000
+    """Against exact numbers: value within 6 standard errors, which are √(Var/n); in JSON and in words. Episodes are
+    rounded up to whole blocks of 20,000."""
+    known, n = truth(get_domain("gridworld"), get_domain("gridworld").policy()), 20_000
     run = command("value", "gridworld", "--fresh", "--episodes", str(n), "--json", "v.json", cwd=tmp_path)
     result = json.loads((tmp_path / "v.json").read_text())
     assert abs(result["value"] - known.value) < 6 * result["value_se"]
@@ -77,6 +79,18 @@ def test_value_by_rollouts_says_how_sure_it_is(tmp_path) -> None:
     assert result["mean_length"] == pytest.approx(known.mean_length, rel=0.1)
     assert result["variance"] == pytest.approx(known.variance, rel=0.4)
     assert f"v(π) = {result['value']:.10g} ± {result['value_se']:.2g} (1 s.e.)" in run.stdout
+
+
+def test_equal_returns_of_rollouts_are_not_called_exact(monkeypatch, capsys) -> None:
+    """Rollouts whose returns are all equal have a standard error of 0 and are no proof."""
+    from evenroll.cli import study
+    from evenroll.study import true_value
+
+    monkeypatch.setattr(true_value, "value_by_rollouts", lambda *_, **__: Truth(3.0, 0.0, 8.0, 0.0))
+    study.value("gridworld", fresh=True)
+    assert "v(π) = 3 ± 0 (all returns were equal)" in capsys.readouterr().out
+    study.value("gridworld")
+    assert "(exact)" in capsys.readouterr().out
 
 
 def test_train_makes_a_policy_that_evaluates(tmp_path) -> None:

@@ -12,7 +12,7 @@ import evenroll
 from evenroll.cli import telling
 from evenroll.errors import Interrupted
 from evenroll.evaluation.noise import NoiseBudget
-from tests.helpers import full_disk
+from tests.helpers import full_disk, trial
 
 FOUND = evenroll.evaluate("bandit", sampler="os", episodes=40)
 
@@ -73,3 +73,13 @@ def test_the_noise_budget_is_a_strip_with_its_key(capsys):
     strip, key = capsys.readouterr().out.splitlines()
     assert (strip.count("█"), strip.count("▓"), strip.count("▒"), strip.count("·")) == (23, 10, 5, 10)
     assert "█ choices, taken out 50%, ▓ starts, taken out 20%, ▒ choices, left 10%, · environment 20%" in key
+
+
+def test_much_data_is_said_to_take_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was collected is written and looked at after Ctrl-C, which takes seconds for a million steps. That the signal was
+    heard is said before; of little data nothing is said that the next line would say anyway."""
+    little, much = trial("gridworld", episodes=100), trial("gridworld", episodes=40_000)
+    telling.tell_stopping(little)
+    assert capsys.readouterr().err == ""
+    telling.tell_stopping(little, much)
+    assert capsys.readouterr().err.startswith("interrupted: 40,100 episodes are being kept, then looked at; a second Ctrl-C")

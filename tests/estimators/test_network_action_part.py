@@ -90,3 +90,27 @@ def test_further_features_enter_where_steps_are_plenty(monkeypatch):
     own, further = action_parts(data, policy)
     alone, both = corrections(returns, [own]), corrections(returns, [own, further])
     assert both.left(returns).var() < 0.3 * returns.var() < 0.5 * alone.left(returns).var()
+
+
+def test_of_very_many_steps_the_first_teach(monkeypatch):
+    """Episodes behind those that teach are corrected with what all of these teach, whether they are seen in one chunk or in
+    many; the sum of all scores is that of all steps, so that the mean is corrected as it is with an Â from everything."""
+    policy, data = get_domain("cartpole").policy(), trial("cartpole", "auto", (3,), episodes=300)
+    whole = action_parts(data, policy)[0]
+    monkeypatch.setattr(network_action_part, "PLENTY", 20)
+    monkeypatch.setattr(network_action_part, "ENOUGH", int(data.ends[199]))
+    own, further = action_parts(data, policy)
+    monkeypatch.setattr(network_action_part, "CHUNK", 100)
+    for part, again in zip((own, further), action_parts(data, policy), strict=True):
+        np.testing.assert_allclose(part.apart, again.apart, rtol=1e-3, atol=1e-3)
+        assert part.apart.shape == (300, 16)
+    # The first 200 know nothing of the others, and the others know all of the first.
+    first = data.prefix(int(data.ends[199]))
+    alone, alone_further = action_parts(first, policy)
+    np.testing.assert_allclose(own.apart[:200], alone.apart, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(further.apart[:200], alone_further.apart, rtol=1e-4, atol=1e-4)
+    for way in (3, 7):
+        weights_of_all = alone.together(way) * 200 + own.apart[200:, way].sum()
+        assert own.together(way) * 300 == pytest.approx(weights_of_all, rel=1e-3, abs=1e-2)
+    assert own.loose == pytest.approx(whole.loose, abs=0.05)
+    assert best_way(data.returns[200:], own.apart[200:])[1] > 0.5  # and what they learnt is of use

@@ -161,6 +161,20 @@ def test_the_number_that_is_printed_lies_in_its_interval() -> None:
         assert abs(number - found.value) <= found.half_width * 1.1
 
 
+def test_where_the_value_is_known_so_is_the_length() -> None:
+    """gridworld leaves nothing to chance, so that 5,000 episodes tell value and length to rounding error. The episodes' mean
+    length is off by what their actions owe; the number that is shown is the one that its interval is about."""
+    found = [evenroll.evaluate("gridworld", episodes=5000, estimator="mc", seed=seed) for seed in (0, 1)]
+    lengths = [one.quantities["length"] for one in found]
+    assert all(one.exact for one in found)
+    for one in lengths:
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low <= one.value <= one.high
+    assert lengths[0].value == pytest.approx(lengths[1].value, abs=1e-6)
+    assert found[0].steps != found[1].steps  # the mean lengths differ
+
+
 def test_numbers_of_a_report_by_hand() -> None:
     """Every count and every level of one evaluation, recomputed from what the environment did."""
     from scipy import stats

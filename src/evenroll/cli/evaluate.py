@@ -28,7 +28,7 @@ from evenroll.cli.options import (
     SamplerOption,
     SeedOption,
 )
-from evenroll.cli.telling import show_difference, show_evaluation, tell, tell_interrupted
+from evenroll.cli.telling import show_difference, show_evaluation, tell, tell_interrupted, tell_stopping
 from evenroll.errors import CollectionFault, EvenrollError, Interrupted, SpecError
 from evenroll.text.specs import closest
 
@@ -126,6 +126,7 @@ def evaluate(
             if json_file != "-":
                 out.print(f"running estimate: {shown(plot)}")
     except Interrupted as stop:
+        tell_stopping(stop.rollouts)
         new = stop.rollouts.episodes - (0 if initial is None else initial.episodes)
         taken = stop.rollouts.steps - (0 if initial is None else initial.steps)
         left = {"episodes": None if episodes is None else max(episodes - new, 1)}
@@ -200,6 +201,7 @@ def difference(
         raise EvenrollError(f"{cause}; {said}" if said else cause) from None
     except Interrupted as stop:
         command = None
+        tell_stopping(*(stop.rollouts or ()))
         files, said = keep_pair(stop.rollouts, env_name, where)
         if any(files):
             command = goes_on(initial_data=files[0], initial_against=files[1])

@@ -130,7 +130,9 @@ def value(
         "variance": known.variance if known.variance == known.variance else None,
     }
     if json_file != "-":
-        error = f" ± {known.value_se:.2g} (1 s.e.)" if known.value_se else " (exact)"
+        exact = not fresh and resolved.known_truth(evaluated_policy) is not None
+        seen = f" ± {known.value_se:.2g} " + ("(1 s.e.)" if known.value_se else "(all returns were equal)")
+        error = " (exact)" if exact and not known.value_se else seen
         out.print(f"v(π) = {known.value:.10g}{error}   T̄ = {known.mean_length:.6g}   Var = {significant(known.variance, 6)}")
     emit(data, json_file)
 

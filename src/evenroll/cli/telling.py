@@ -13,9 +13,12 @@ from evenroll.cli.signals import exit_code
 from evenroll.errors import EvenrollError, Interrupted
 
 if TYPE_CHECKING:
+    from evenroll.collection.rollouts import Rollouts
     from evenroll.evaluation.difference import Difference
     from evenroll.evaluation.noise import NoiseBudget
     from evenroll.evaluation.result import Evaluation
+
+MUCH = 200_000  # steps; writing them and looking at them takes about two seconds
 
 
 def tell(result: Any, json_file: str | None, show: Callable[[], None]) -> None:
@@ -23,6 +26,13 @@ def tell(result: Any, json_file: str | None, show: Callable[[], None]) -> None:
     if json_file != "-":
         show()
     emit(result.to_json(), json_file)
+
+
+def tell_stopping(*data: Rollouts) -> None:
+    """Say at once that an interrupt was heard where keeping the data and computing its result will take a while."""
+    if sum(part.steps for part in data) > MUCH:
+        episodes = sum(part.episodes for part in data)
+        _say(f"interrupted: {episodes:,} episodes are being kept, then looked at; a second Ctrl-C leaves out the look")
 
 
 def tell_interrupted(stop: Interrupted, json_file: str | None, said: str, command: str | None) -> NoReturn:

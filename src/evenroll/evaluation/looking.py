@@ -300,6 +300,8 @@ def _quantities(seen: Seen, confidence: float) -> dict[str, Quantity]:
             value, interval = variant.look(Look(MEAN, bounds=possible.get(name)), confidence)
         except NoEstimate:
             continue
+        if isinstance(interval, Interval) and interval.exact:  # the mean of a few episodes is then off by what is known
+            value = (interval.low + interval.high) / 2
         result[name] = _quantity(value, interval)
         done.append((rewards, name))
     return result
