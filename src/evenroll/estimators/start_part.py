@@ -13,6 +13,7 @@ chosen by cross-validation among the episodes that B is learnt from; where nothi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,8 +56,7 @@ class Starts:
         for own, more in self.sets:
             if own.shape[1] > max(1, MOST_FEATURES * n // 10):
                 continue
-            for ridge in RIDGES:
-                left = _left(own[among], y, ridge)
+            for ridge, left in zip(RIDGES, _left(own[among], y, RIDGES), strict=True):
                 if left < least:
                     best, least = (own, more, ridge), left
         if best is None:
@@ -114,16 +114,26 @@ def _weights(x: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
     return np.asarray(np.linalg.solve(H, x.T @ (y - y.mean())))
 
 
-def _left(x: np.ndarray, y: np.ndarray, ridge: float) -> float:
-    """The sum of squares that the regression leaves of values it was not learnt from."""
-    n = len(y)
-    fold = np.arange(n) % min(FOLDS, n)
-    left = 0.0
-    for k in range(int(fold.max()) + 1):
-        mine = fold == k
-        if mine.all():
-            return math.inf
-        a, b = x[~mine], y[~mine]
-        predicted = b.mean() + (x[mine] - a.mean(axis=0)) @ _weights(a, b, ridge)
-        left += float(np.square(y[mine] - predicted).sum())
-    return left
+def _left(x: np.ndarray, y: np.ndarray, ridges: Sequence[float]) -> list[float]:
+    """For each ridge the sum of squares that the regression leaves of values it was not learnt from.
+
+    All folds are solved at once: what the others teach is the sum of all products less those of the fold.
+    """
+    n, m = x.shape
+    folds = min(FOLDS, n)
+    if folds == 1:
+        return [math.inf for _ in ridges]
+    y = y - y.mean()  # returns may lie far from 0
+    rows = np.concatenate([np.ones((n, 1)), x, y[:, None]], axis=1)
+    products = np.stack([rows[k::folds].T @ rows[k::folds] for k in range(folds)])
+    taught = products.sum(axis=0) - products
+    count = taught[:, :1, :1]
+    mean = taught[:, :1, 1:] / count
+    spread = taught[:, 1:, 1:] - count * mean.transpose(0, 2, 1) * mean
+    fold = np.arange(n) % folds
+    away = rows[:, 1:] - mean[fold, 0]
+    result = []
+    for ridge in ridges:
+        weights = np.linalg.solve(spread[:, :m, :m] + ridge * count * np.eye(m), spread[:, :m, m:])[:, :, 0]
+        result.append(float(np.square(away[:, m] - np.einsum("ij,ij->i", away[:, :m], weights[fold])).sum()))
+    return result
