@@ -124,6 +124,7 @@ class Recorder(Faults):
         self._everyone = np.ones(lanes, dtype=np.int64) if self.stepper is None else self.stepper.everyone
         self._shape = self.model.observations.shape
         self._flat = not self.batched and isinstance(engine, MLP) and len(self._shape) == 1
+        self._width = self._shape[0] if self._flat and self._shape[0] > 1 else -1  # one number fits too many shapes
         self._number: Any = None  # the type of the last observation that went the fast way
 
     def _ros_learns(self, observations: np.ndarray, actions: np.ndarray) -> None:
@@ -172,15 +173,11 @@ class Recorder(Faults):
         if self._flat and active is None:  # the fast way, for a compiled network and one environment
             assert stepper is not None
             try:
-                fits = observation.dtype is self._number and observation.shape == self._shape
-            except AttributeError:  # a list, for example
-                fits = False
-            if not fits:
-                observation = border.numbers("the observation", observation)
-                if observation.shape != self._shape:
-                    raise SpecError(f"the observation must have shape {list(self._shape)}, not {list(observation.shape)}")
-                self._number = observation.dtype  # the next ones will have it, too: a quick look is enough
-            stepper.first[:] = observation
+                if observation.dtype is not self._number or len(observation) != self._width:
+                    raise TypeError
+                stepper.first[...] = observation
+            except (AttributeError, TypeError, ValueError):  # the first one, a list, another shape
+                stepper.first[...] = self._looked_at(observation)
             self._blocked = HALF_ACT  # until the step is recorded
             status, one = stepper.once(), stepper.observations
             if status != SOUND:
@@ -210,6 +207,14 @@ class Recorder(Faults):
             encoded = model.encode(batch)
         self._record(lanes, encoded, batch, stepper.actions, log_e, stepper.log_b)
         return model.to_env(batch, stepper.actions, self.batched)
+
+    def _looked_at(self, observation: Any) -> np.ndarray:
+        """An observation for the fast way. The next ones will have the same type and length: a quick look is then enough."""
+        seen = border.numbers("the observation", observation)
+        if seen.shape != self._shape:
+            raise SpecError(f"the observation must have shape {list(self._shape)}, not {list(seen.shape)}")
+        self._number = seen.dtype
+        return seen
 
     def _decide(self, batch: Any, lanes: list[int]) -> Any:
         """Ask a deterministic policy, and record what it says. Its observations must be as finite as anybody's."""
