@@ -2,12 +2,12 @@
 
 Advantages outside the span of the scores feel the tilt as a bias of order κ. So κ must fall:
 
-    κ = 0.35 min(1, 2√(D/k), 32 D/k)
+    κ = ½ min(1, 2√(D/k), 32 D/k)
 
 In the end the bias falls as 1/n, while what is left of w·S is 1/32 of the on-policy error.
 
-S holds all finished trajectories and what was expected of the running ones; Δ, the surprise, is what the draws of a running
-trajectory add to that. Each of several trajectories side by side has a Δ of its own.
+S holds all finished trajectories, what was expected of the running ones, and a share of their luck; Δ, the surprise, is the
+rest of what the draws of a running trajectory add to that. Each of several trajectories side by side has a Δ of its own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from evenroll.samplers.auto_state import SEVERAL_DISCRETE, Memory, Settings
 from evenroll.samplers.interface import SamplerView
 
 # docs/experiments-auto.md has the experiments that decided these constants.
-GAIN_NETWORK = 0.35  # κ at first: the share that is repaid of what a step could repay
+GAIN_NETWORK = 0.5  # κ at first: the share that is repaid of what a step could repay
 MIDDLE = 2.0  # past k = 4 D the gain falls as 1/√k: there the bias that a tilt costs is as large as the error it leaves
 NATS = 5.0  # the KL that a whole episode may cost: a tilt that lasts for long bends the return to second order
 KEEP = 32.0  # past k = 256 D the gain falls as 1/k: 1/32 of the actions' error stays, and the bias falls as 1/n
+ECHO = 175.0  # episodes after which half of a step's luck waits for the end of its episode
 ENOUGH = 0.75  # with fewer steps per direction the gain is smaller: K is hardly known, and S mostly the episode's own echo
 EVERY_STEP = 32  # K learns from every step up to 32 steps per feature, and then from one in STRIDE
 STRIDE = 16
@@ -80,13 +81,20 @@ def _padded(width: int) -> int:
 
 @njit
 def gain(directions: float, k: float, length: float) -> float:
-    """c, the share of S that one step repays: 0.35 min(1/D, 2/√(Dk), 32/k).
+    """c, the share of S that one step repays: ½ min(1/D, 2/√(Dk), 32/k).
 
     It is less while k < ¾ D, and never so much that an episode of this length would cost more than NATS.
     """
     early = min(k / (ENOUGH * directions), 1.0)
     falling = min(MIDDLE / math.sqrt(directions * k), min(directions, KEEP) / k)
     return min(GAIN_NETWORK * min(early * early / directions, falling), 4.0 * NATS / (length * directions))
+
+
+@njit
+def at_once(k: float, times: float) -> float:
+    """w, the share of a step's luck that counts at once. An episode is taken to be 2 t̄ + 1 long."""
+    past = k * k / (2.0 * times + k) / ECHO
+    return 1.0 / (1.0 + past * past)
 
 
 @njit
@@ -112,7 +120,11 @@ def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Fl
 
 @njit
 def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, expected: Floats, chosen: int) -> None:
-    """S += E_b[x] ⊗ ψ, β += E_b[x] ⊗ Pψ, Δ += (x − E_b[x]) ⊗ ψ, K += (the scores' variance) ψψᵀ.
+    """S += x′ ⊗ ψ, β += x′ ⊗ Pψ, Δ += (x − x′) ⊗ ψ, K += (the scores' variance) ψψᵀ, with x′ = E_b[x] + w (x − E_b[x]).
+
+    Of a step's luck x − E_b[x] the share w counts at once, the rest when the episode has ended. With w = 1 the next step
+    leans against what this one has just done, which biases every episode a little; with w = 0 the luck of the last episodes
+    is not yet made up for, which matters while they are few. So w = 1/(1 + (n/ECHO)²) after n episodes.
 
     P = (K/k)⁻¹ is computed anew when k has grown by a third.
 
@@ -130,10 +142,12 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
     active[count] = width
     rows = _rows(policy, sampler)
     _combine(D, lanes, D, count, active, psi, P, P_psi)
+    w = at_once(k, memory.times)
     for r in range(rows):
-        _add(D, lanes, narrow(expected[r], psi), psi, shift(S, r * D))
-        _add(D, lanes, narrow(expected[r], psi), P_psi, shift(beta, r * D))
-        _add(D, lanes, narrow(x[r] - expected[r], psi), psi, shift(surprise, r * D))
+        now = expected[r] + w * (x[r] - expected[r])
+        _add(D, lanes, narrow(now, psi), psi, shift(S, r * D))
+        _add(D, lanes, narrow(now, psi), P_psi, shift(beta, r * D))
+        _add(D, lanes, narrow(x[r] - now, psi), psi, shift(surprise, r * D))
     K = shift(x, n)
     inverse = shift(K, width * width)
     plenty = k > EVERY_STEP * width
