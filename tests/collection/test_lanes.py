@@ -17,6 +17,7 @@ from evenroll.errors import SpecError
 from evenroll.evaluation.collector import Collector
 from evenroll.policies import MLP, External
 from evenroll.samplers import Auto, OnPolicy
+from evenroll.samplers.auto_network import at_once
 from evenroll.samplers.auto_state import Memory
 from tests.helpers import double_policy
 
@@ -81,8 +82,7 @@ def test_every_road_chooses_the_same_actions(name: str) -> None:
 def test_lanes_share_one_balance_without_delay() -> None:
     """The k-th action of three lanes with the same observations is that of one lane that saw them in turn.
 
-    For as long as neither has come far enough into an episode for its length to count. What is to be repaid comes from
-    initial data: no episode leans against its own luck."""
+    The mean time of a step, from which the length of episodes is told, is set by hand: for one lane it is one long episode."""
     domain = get_domain("cartpole")
     policy = domain.policy()
     driver = Driver(policy, OnPolicy(), (3,), gamma=1.0, horizon=8, record_steps=True)
@@ -91,16 +91,18 @@ def test_lanes_share_one_balance_without_delay() -> None:
     nobody, strayed = np.zeros(3, dtype=bool), 0.0
     for seed in range(20):
         together, alone = (Collector(policy, lanes=n, seed=seed, initial=initial) for n in (3, None))
+        memory = Memory(alone.stepper.balance.memory)
+        before = memory.times
         for t in range(12):
             actions = together.act(x[seed, t])
             ratios = together.stepper.log_b - together.stepper.log_e
             strayed = max(strayed, float(np.abs(ratios).max()))
             together.observe(np.ones(3), nobody, nobody)
             for lane in range(3):
+                memory.times = before + 3 * t * (t - 1) / 2 + lane * t
                 assert actions[lane] == alone.act(x[seed, t, lane])
-                assert ratios[lane] == pytest.approx(
-                    float((alone.stepper.log_b - alone.stepper.log_e)[0]), rel=1e-9, abs=1e-12
-                )
+                theirs = float((alone.stepper.log_b - alone.stepper.log_e)[0])
+                assert ratios[lane] == pytest.approx(theirs, rel=1e-9, abs=1e-12)
                 alone.observe(1.0, False, False)
     assert strayed > 0.05
 
@@ -159,6 +161,8 @@ def test_after_a_replay_each_lane_has_the_surprise_of_its_own_trajectory() -> No
     tails = lanes.balance.vectors[-2 * Auto().each(policy) :].reshape(2, -1)
     psi = 0.9 ** np.arange(6)[:, None] * policy.features(x)
     surprise = (actions == 0).astype(float) - np.array([np.exp(policy.log_prob(o, np.zeros(1))) for o in x])[:, None]
-    np.testing.assert_allclose(tails[1, : psi.shape[1]], (surprise * psi).sum(axis=0), atol=1e-9)
-    assert np.abs(tails[1]).max() > 0.01
+    later = np.array([1.0 - at_once(k + 1.0, k * (k - 1) / 2) for k in range(6)])  # the share that waits, after k steps
+    found = tails[1, : psi.shape[1]]
+    np.testing.assert_allclose(found, (later[:, None] * surprise * psi).sum(axis=0), rtol=1e-6, atol=1e-12)
+    assert np.abs(found).max() > 1e-6
     np.testing.assert_array_equal(tails[0], 0.0)

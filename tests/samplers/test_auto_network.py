@@ -13,7 +13,7 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.policies import MLP
 from evenroll.policies.heads import LEAST_RATIO
 from evenroll.samplers import Auto, OnPolicy, Sampler
-from evenroll.samplers.auto_network import EVERY_STEP, STRIDE, gain
+from evenroll.samplers.auto_network import ECHO, EVERY_STEP, STRIDE, at_once, gain
 from tests.helpers import trial
 
 
@@ -71,20 +71,27 @@ def test_several_dimensions_step_by_step(base_seed: int) -> None:
 
 
 def test_the_gain_of_a_network_follows_its_schedule() -> None:
-    """κ = c·D: less until K is known, then 0.35, 0.7 √(D/k), 11.2 D/k; and never more than 5 nats an episode, T·κ/4."""
+    """κ = c·D: less until K is known, then ½, √(D/k), 16 D/k; and never more than 5 nats an episode, T·κ/4."""
     D = 65.0
     kappa = [D * gain(D, steps * D, 10.0) for steps in (0.375, 1.0, 4.0, 16.0, 256.0, 1024.0)]
-    assert kappa == pytest.approx([0.0875, 0.35, 0.35, 0.175, 0.04375, 0.0109375])
+    assert kappa == pytest.approx([0.125, 0.5, 0.5, 0.25, 0.0625, 0.015625])
     for length in (100.0, 1000.0):
         assert D * gain(D, 2 * D, length) * length / 4 == pytest.approx(5.0)
-        assert gain(D, 4000 * D, length) == pytest.approx(11.2 / (4000 * D))
+        assert gain(D, 4000 * D, length) == pytest.approx(16.0 / (4000 * D))
+
+
+def test_luck_counts_at_once_while_episodes_are_few() -> None:
+    """n episodes of 9 steps have a mean time of 4: nearly all of a step's luck counts at once at first, half of it after
+    175 episodes, and next to nothing after thousands."""
+    shares = [at_once(9.0 * n, 4.0 * 9.0 * n) for n in (1.0, 175.0, 350.0, 17_500.0)]
+    assert shares == pytest.approx([1.0 / (1.0 + 175.0**-2), 0.5, 0.2, 1e-4], rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["cartpole", "cartpole:actions=3", "cartpole-continuous"])
 def test_a_network_is_tilted_by_its_definition(name: str) -> None:
     """π_b recomputed step by step: τ = c ψᵀβ, where β = (K/k)⁻¹ S is solved anew whenever k has grown by a third or a
-    trajectory has ended, and follows S in between. S counts the draws of ended trajectories and what was expected of the
-    running one. A linear policy, whose ψ is the observation and 1, in double precision."""
+    trajectory has ended, and follows S in between. S counts the draws of ended trajectories, what was expected of the
+    running one, and a share of its luck. A linear policy, whose ψ is the observation and 1, in double precision."""
     rng, gamma, steps = np.random.default_rng(3), 0.9, 400
     real, actions = name.endswith("continuous"), 3 if name.endswith("3") else 2
     policy = MLP([], rng.normal(size=(actions, 4)), rng.normal(size=actions), head="gaussian" if real else "softmax",
@@ -114,8 +121,10 @@ def test_a_network_is_tilted_by_its_definition(name: str) -> None:
             x, spread = (np.eye(actions)[a] - pi)[:-1], (1.0 - pi @ pi) / (actions - 1)  # the variance of a free score
             expected = (b / b.sum() - pi)[:-1]
         assert data.log_b[k] == pytest.approx(log_b, abs=1e-7)
-        S, beta = S + np.outer(expected, psi), beta + np.outer(expected, P @ psi)
-        surprise += np.outer(x - expected, psi)
+        episodes = (k + 1) ** 2 / (2.0 * times + k + 1)
+        now = expected + (x - expected) / (1.0 + (episodes / ECHO) ** 2)
+        S, beta = S + np.outer(now, psi), beta + np.outer(now, P @ psi)
+        surprise += np.outer(x - now, psi)
         if k + 1 <= EVERY_STEP * 5:
             K += spread * np.outer(psi, psi)
         elif (k + 1) % STRIDE == 0:
