@@ -82,7 +82,7 @@ def test_every_road_chooses_the_same_actions(name: str) -> None:
 def test_lanes_share_one_balance_without_delay() -> None:
     """The k-th action of three lanes with the same observations is that of one lane that saw them in turn.
 
-    The mean time of a step, from which the length of episodes is told, is set by hand: for one lane it is one long episode."""
+    The mean time of a step, from which the length of episodes is told, is set by hand: one lane sees one long episode."""
     domain = get_domain("cartpole")
     policy = domain.policy()
     driver = Driver(policy, OnPolicy(), (3,), gamma=1.0, horizon=8, record_steps=True)

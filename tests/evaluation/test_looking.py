@@ -201,3 +201,28 @@ def test_numbers_of_a_report_by_hand() -> None:
     assert (found.mean.low, found.mean.high) == pytest.approx((T.mean() - half, T.mean() + half))
     z = stats.norm.ppf(0.95)
     assert found.on_policy_episodes == pytest.approx((z * T.std(ddof=1) / found.half_width) ** 2)
+
+
+class SaysOnlySuccess(Rich):
+    """Says so when it succeeds, and nothing when it does not."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, over, cut, _ = super().step(action)
+        return observation, reward, over, cut, {"is_success": True} if over and action == 1 else {}
+
+
+def test_successes_that_only_some_episodes_report_make_no_rate() -> None:
+    """They would make a rate of 1, whatever the policy does. The result says what is missing, in words, from a loop of one's
+    own as well; with a flag in every episode, or in none, there is nothing to say."""
+    found = evenroll.evaluate(SaysOnlySuccess(1.0), either, episodes=30)
+    assert "success" not in found.quantities
+    warned = next(text for text in found.warnings if "success" in text)
+    told = int(re.search(r"at the end of (\d+) of 30 episodes only", warned)[1])  # type: ignore[index]
+    assert 0 < told < 30
+    assert warned in found.in_words()
+    assert evenroll.evaluate(Rich(1.0), either, episodes=30).warnings == ()
+    collector = evenroll.Collector(either, observation_space=Rich.observation_space, action_space=Rich.action_space)
+    for said in ({"success": True}, {}, {"success": False}):
+        collector.act(np.zeros(1))
+        collector.observe(1.0, True, False, np.zeros(1), said)
+    assert "at the end of 2 of 3 episodes only" in collector.result().warnings[0]

@@ -9,6 +9,7 @@ import pytest
 
 import evenroll
 from evenroll.errors import SpecError
+from evenroll.evaluation import plan
 from evenroll.evaluation.plan import Need, _count, _duration
 
 
@@ -73,3 +74,12 @@ def test_numbers_in_words():
     assert str(Need(1234.0, 810.4, 1999.0, 1e5, 4000.0)) == "1,200 episodes (810 … 2,000), 67 min"
     assert [_duration(s) for s in (0.31, 80.0, 1e4, 1e6, math.nan)] == ["0.31 s", "80 s", "2.8 h", "12 days", "some time"]
     assert _count(7.4) == "7"
+
+
+def test_the_error_of_a_variance_does_not_depend_on_where_the_returns_lie():
+    """Of 90 zeros and 10 tens m₂ = 9, m₄ = 657: √((657/81 − 1)/100). Of two values as often it is the normal one, √(2/n)."""
+    rare = np.array([0.0] * 90 + [10.0] * 10)
+    for shift in (0.0, -300.0):
+        assert plan._error_of_log_variance(rare + shift) == pytest.approx(math.sqrt((657.0 / 81.0 - 1.0) / 100.0))
+        assert plan._error_of_log_variance(np.array([1.0, 3.0] * 50) + shift) == pytest.approx(math.sqrt(0.02))
+    assert plan._error_of_log_variance(np.zeros(50)) == pytest.approx(math.sqrt(2.0 / 50.0))

@@ -146,6 +146,17 @@ class Recorder(Faults):
         """How many starts the finished episodes have used so far, those of the initial data among them."""
         return len(self._ended) + (0 if self.initial is None else max(self.initial.starts, self.initial.episodes))
 
+    @property
+    def half_said(self) -> tuple[str, ...]:
+        """What to say where the environment reports a success at the end of some episodes only."""
+        told = sum(success == success for _, _, success in self._ended)
+        if told in (0, len(self._ended)):
+            return ()
+        return (
+            f"a success is reported at the end of {told} of {len(self._ended)} episodes only, so no success rate is known: "
+            'let info["is_success"] be True or False at the end of every episode',
+        )
+
     def order_by_starts(self) -> None:
         """Put the finished episodes into the order in which they began. They are kept in the order of their ends."""
         self._ended.sort()

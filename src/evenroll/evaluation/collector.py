@@ -41,6 +41,6 @@ class Collector(SavedRecorder):
         described = self.model.described
         seen = Seen(
             self.rollouts(), policy, sampler, self.divergence, described, NAME, self.seed, self.remark,
-            open_episodes=self.open_episodes, limit=self.horizon,
+            self.half_said, open_episodes=self.open_episodes, limit=self.horizon,
         )  # fmt: skip
         return report(seen, look_for(estimator, self.initial, interval, False, bounds, confidence), confidence)

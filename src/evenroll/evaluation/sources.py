@@ -62,10 +62,12 @@ class Source(Protocol):
     policy: Policy | None
     sampler: Sampler
     seed: int
-    warnings: tuple[str, ...]
     resets: Resets
     certain: bool
     limit: int | None
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
 
     @property
     def remark(self) -> str | None: ...
@@ -216,11 +218,15 @@ class EnvironmentSource:
         cut = cut_after(self.env) if lanes is None else None
         self.limit = min((n for n in (horizon, cut) if n is not None), default=None)
         missing = () if is_normalised(self.env) else unnormalised(policy)
-        self.warnings = tuple(dict.fromkeys((*warned, *missing, *warnings_of(self.env))))
-        for text in self.warnings:
+        self._warnings = tuple(dict.fromkeys((*warned, *missing, *warnings_of(self.env))))
+        for text in self._warnings:
             warnings.warn(text, UserWarning, stacklevel=2)
         self.described, self.policy = self.recorder.model.described, self.recorder.model.engine
         self.sampler = self.recorder.sampler if self.policy is not None else OnPolicy()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (*self._warnings, *self.recorder.half_said)
 
     @property
     def episodes(self) -> int:
