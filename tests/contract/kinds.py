@@ -47,6 +47,7 @@ class Track(gym.Env):
     def __init__(self, kind: Kind, known: bool, log: list[Any] | None = None) -> None:
         self.observation_space, self.action_space, self.known = kind.observations, kind.actions, known
         self.log: list[Any] = [] if log is None else log
+        self.same = observed(kind.observations, 0)
         rng = np.random.default_rng(5)
         self.worth = rng.normal(size=gym.spaces.flatdim(kind.actions))
         self.masks = rng.random((8, 3)) < 0.6
@@ -58,7 +59,7 @@ class Track(gym.Env):
         super().reset(seed=seed)
         drawn = None if self.known else int(self.np_random.integers(1 << 30))
         self.t, self.length = 0, STEPS if drawn is None else 2 + drawn % 5
-        self.seen, self.played = observed(self.observation_space, 0 if drawn is None else drawn), []
+        self.seen, self.played = self.same if drawn is None else observed(self.observation_space, drawn), []
         return self.seen[0], {}
 
     def reward(self, action: Any) -> float:
