@@ -9,7 +9,8 @@ import pytest
 
 from evenroll.evaluation.noise import NoiseBudget
 from evenroll.evaluation.noise_picture import in_characters, segments, svg
-from evenroll.evaluation.running_estimate import Running, plot_running
+from evenroll.evaluation.running_estimate import Running, draw_running
+from evenroll.files.figures import save_figure
 
 TOLD = NoiseBudget(0.5, 0.05, 0.2, 0.04, 0.3, 0.1, 0.002, 0.198, 0.1)
 NOT_TOLD = NoiseBudget(0.5, 0.05, None, None, 0.5)
@@ -42,6 +43,6 @@ def test_the_strip_stands_below_the_running_estimate(tmp_path):
     n = np.array([10, 20, 40])
     value = np.array([1.0, 2.0, 3.0])
     run = Running(n, value, value - 1.0, value + 1.0, np.array([4.0, 2.0, 1.0]))
-    plot_running(run, tmp_path / "with.svg", "title", TOLD)
-    plot_running(run, tmp_path / "without.svg", "title")
+    save_figure(draw_running(run, "title", TOLD), tmp_path / "with.svg")
+    save_figure(draw_running(run, "title"), tmp_path / "without.svg")
     assert (tmp_path / "with.svg").read_text().count("<path") > (tmp_path / "without.svg").read_text().count("<path")

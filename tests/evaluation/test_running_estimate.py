@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import evenroll
 from evenroll.collection.balance import Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import EvenrollError
 from evenroll.estimators import get_estimator
-from evenroll.evaluation import running_estimate
 from evenroll.evaluation.looking import Look, Seen
-from evenroll.evaluation.running_estimate import Running, plot_running, running
+from evenroll.evaluation.running_estimate import Running, draw_running, running
 from evenroll.intervals.independent import student_t
 from evenroll.samplers import OnPolicy
 from tests.helpers import trial
@@ -51,13 +53,11 @@ def test_too_few_episodes_are_refused() -> None:
         running(seen(data), MEAN)
 
 
-def test_the_picture_shows_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_shows_what_it_says() -> None:
     """Both bands and the line by hand, and the confidence that was asked for."""
-    drawn = []
-    monkeypatch.setattr(running_estimate, "save_figure", lambda figure, path: drawn.append(figure))
     n, value = np.array([10, 40, 160]), np.array([3.0, 5.0, 4.0])
-    plot_running(Running(n, value, value - 1.0, value + 0.5, np.array([4.0, 2.0, 1.0]), confidence=0.9), "x.png", "t")
-    (axis,) = drawn[0].axes
+    figure = draw_running(Running(n, value, value - 1.0, value + 0.5, np.array([4.0, 2.0, 1.0]), confidence=0.9), "t")
+    (axis,) = figure.axes
     np.testing.assert_array_equal(axis.lines[0].get_xydata(), np.column_stack([n, value]))
     plain, own = (band.get_paths()[0].vertices for band in axis.collections)
     for x, half in ((10, 4.0), (160, 1.0)):  # as wide as √n makes it, around the last value
@@ -69,3 +69,16 @@ def test_the_picture_shows_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None
     labels = [text.get_text() for text in axis.get_legend().get_texts()]
     assert [label.split()[0] for label in labels[:2]] == ["90", "90"]
     assert list(axis.get_xticks()) == [10, 100, 160]
+
+
+def test_a_result_draws_how_it_came_about(tmp_path: Path) -> None:
+    """The last point of the picture is the result, which `evaluate --plot` draws as well."""
+    found = evenroll.evaluate("cartpole", episodes=60)
+    figure = found.plot(tmp_path / "a.svg")
+    axis = figure.axes[0]
+    assert axis.lines[0].get_xydata()[-1] == pytest.approx([60, found.value])
+    low, high = axis.collections[1].get_paths()[0].vertices[:, 1].min(), found.high
+    assert low <= (found.low or 0.0) <= found.value <= (high or 0.0)
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+    with pytest.raises(EvenrollError, match="no data to draw"):
+        evenroll.Evaluation.from_json(found.to_json()).plot()

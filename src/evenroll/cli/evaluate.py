@@ -82,8 +82,7 @@ def evaluate(
     from evenroll.collection.rollout_files import load_rollouts
     from evenroll.domains.catalogue import DOMAINS
     from evenroll.evaluation.evaluate import DEFAULT_EPISODES, Budget, evaluate_source, look_for
-    from evenroll.evaluation.interruption import seen
-    from evenroll.evaluation.running_estimate import enough_to_draw, plot_running, running
+    from evenroll.evaluation.running_estimate import enough_to_draw
     from evenroll.evaluation.sources import source_of
 
     writable(json_file)
@@ -122,7 +121,7 @@ def evaluate(
                 raise (error if loaded_domain is not None else kept(error, domain, where)) from None
         tell(result, json_file, lambda: show_evaluation(result))
         if plot is not None:
-            plot_running(running(seen(source), look, confidence), plot, f"{domain}: {result}", result.noise)
+            result.plot(plot)
             if json_file != "-":
                 out.print(f"running estimate: {shown(plot)}")
     except Interrupted as stop:

@@ -12,23 +12,27 @@ without these parts, and its interval is made as that of `score` (intervals/bala
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.errors import Interrupted, SpecError
+from evenroll.errors import DataError, Interrupted, SpecError
 from evenroll.estimators import get_estimator
 from evenroll.estimators.score_regression import action_parts, regress
 from evenroll.estimators.start_part import starts_of
+from evenroll.evaluation.difference_picture import draw_pairs, paired
 from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
 from evenroll.evaluation.interruption import result_so_far, with_data
 from evenroll.evaluation.looking import Look, beyond_floats
+from evenroll.evaluation.presenting import Presented, of_plain, page_piece
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
+from evenroll.files.figures import save_figure
 from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
@@ -36,11 +40,14 @@ from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import precise, with_interval
 from evenroll.text.specs import whole_number
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FEWEST = 4  # episodes of each policy that a difference needs
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Presented):
     """How much more the first policy is worth than the second.
 
     value       the estimate of the difference: the first policy's value minus the second's. It is made of the paired
@@ -70,9 +77,32 @@ class Difference:
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
-    def to_json(self) -> dict[str, Any]:
-        told = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
-        return {**told, "first": self.first.to_json(), "second": self.second.to_json()}
+    @property
+    def rollouts(self) -> tuple[Rollouts | None, Rollouts | None]:
+        """The data of both policies; None in a result that was read from JSON or unpickled."""
+        return self.first.rollouts, self.second.rollouts
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any] | str) -> Difference:
+        """The result of which `to_json` has told, without its data. What this version does not know is left out."""
+        return of_plain(cls, told, first=Evaluation.from_json, second=Evaluation.from_json)
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """The difference of every pair of episodes, their running mean, and the interval of what was found.
+
+        If there is a `path`, the picture is saved there, in the format that its name says.
+        """
+        first, second = self.rollouts
+        if first is None or second is None:
+            raise DataError("a result that was read from JSON or unpickled has no data to draw: compare again")
+        interval = None if self.low is None or self.high is None else (self.low, self.high)
+        figure = draw_pairs(paired(first.returns, second.returns), self.value, interval, self.confidence, str(self))
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+    def _repr_html_(self) -> str:
+        return page_piece(str(self), self.in_words(), None)
 
     def __str__(self) -> str:
         number = with_interval(self.value, self.low, self.high, "+", f"{100 * self.confidence:g} %")

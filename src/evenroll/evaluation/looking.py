@@ -241,6 +241,8 @@ def report(
             resets=0 if data.resets is None else len(data.resets),
             no_resets=seen.no_resets,
             noise=budget,
+            rollouts=data,
+            _looked=(seen, look),
         )
 
 

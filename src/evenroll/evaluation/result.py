@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from evenroll.collection.rollouts import Rollouts
+from evenroll.engine.blas import single_threaded_blas
+from evenroll.errors import DataError
 from evenroll.evaluation.noise import NoiseBudget
+from evenroll.evaluation.presenting import Presented, of_plain, page_piece
+from evenroll.evaluation.running_estimate import draw_running, running
+from evenroll.files.figures import save_figure
 from evenroll.text.numbers import precise, with_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WORTH_A_WORD = 1.1  # a gain is mentioned if on-policy sampling would need more than this many times the episodes; a choice
 
@@ -26,7 +35,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Presented):
     """The value of a policy, its interval, and how the data was collected. A field is None where there is nothing to tell.
 
     value                  The estimate of the policy's value, its expected return.
@@ -67,6 +76,10 @@ class Evaluation:
     no_resets              Why there were no further resets, or fewer than were asked for.
     noise                  Where the noise of the returns comes from, as far as it was found.
     interrupted            Whether collecting was interrupted, so that there is less data than was asked for.
+    rollouts               The data itself. It is None in a result that was read from JSON or unpickled.
+
+    `float(result)` is the value, `print(result)` a line. `to_json`, `from_json` and `to_frame` are for other programs,
+    `plot` draws how the estimate came about, and a notebook shows the result as a piece of its page.
     """
 
     value: float
@@ -106,9 +119,34 @@ class Evaluation:
     resets: int = 0
     no_resets: str | None = None
     noise: NoiseBudget | None = None
+    rollouts: Rollouts | None = field(default=None, repr=False, compare=False)
+    _looked: Any = field(default=None, repr=False, compare=False)  # (Seen, Look), from which `plot` makes earlier estimates
 
-    def to_json(self) -> dict[str, Any]:
-        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any] | str) -> Evaluation:
+        """The result of which `to_json` has told, without its data. What this version does not know is left out."""
+        return of_plain(
+            cls, told, quantities=lambda x: {name: Quantity(**q) for name, q in x.items()}, mean=lambda x: Quantity(**x),
+            noise=lambda x: NoiseBudget(**x), warnings=tuple,
+        )  # fmt: skip
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """How the estimate came about: its value and interval after ever more episodes, and where the noise comes from.
+
+        If there is a `path`, the picture is saved there, in the format that its name says.
+        """
+        if self._looked is None:
+            raise DataError("a result that was read from JSON or unpickled has no data to draw: evaluate again")
+        with single_threaded_blas():
+            seen, look = self._looked
+            run = running(seen, look, self.confidence)
+        figure = draw_running(run, f"{self.domain}: {self}", self.noise)
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+    def _repr_html_(self) -> str:
+        return page_piece(str(self), self.in_words(), self.noise)
 
     @property
     def half_width(self) -> float | None:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import EvenrollError
-from evenroll.evaluation.looking import Look, Seen
 from evenroll.evaluation.noise import NoiseBudget
 from evenroll.evaluation.noise_picture import draw
-from evenroll.files.figures import save_figure
-from evenroll.intervals.independent import Interval, student_t
+from evenroll.intervals.independent import Interval, NoInterval, student_t
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 POINTS = 24  # of the curve; a choice
 FIRST = 10  # episodes at the first point; a choice
+
+
+class Sees(Protocol):
+    """Data, and how it is looked at (`evaluation.looking.Seen`)."""
+
+    @property
+    def data(self) -> Rollouts: ...
+
+    def look(self, look: Any, confidence: float) -> tuple[float, Interval | NoInterval]: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ def enough_to_draw(episodes: int) -> None:
         raise EvenrollError(f"a picture needs at least {FIRST} episodes, not {episodes}")
 
 
-def running(seen: Seen, look: Look, confidence: float = 0.95) -> Running:
+def running(seen: Sees, look: Any, confidence: float = 0.95) -> Running:
     """The estimate, looked at as `look` says, at up to POINTS numbers of episodes, evenly spaced in their logarithm."""
     data = seen.data
     enough_to_draw(data.episodes)
@@ -52,7 +62,7 @@ def running(seen: Seen, look: Look, confidence: float = 0.95) -> Running:
     rows = []
     for n in counts:
         part = _first_episodes(data, int(n))
-        value, interval = replace(seen, data=part).look(look, confidence)
+        value, interval = replace(seen, data=part).look(look, confidence)  # type: ignore[type-var]
         low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
         a, b = student_t(part.returns, confidence)
         rows.append((value, low, high, (b - a) / 2))
@@ -66,7 +76,7 @@ def _first_episodes(data: Rollouts, n: int) -> Rollouts:
     return part if part.episodes == n else replace(part, initial_episodes=min(data.initial_episodes, part.episodes))
 
 
-def plot_running(run: Running, path: str | Path, title: str, noise: NoiseBudget | None = None) -> None:
+def draw_running(run: Running, title: str, noise: NoiseBudget | None = None) -> Figure:
     """The running estimate and, below it, where the noise comes from."""
     import matplotlib
 
@@ -96,4 +106,4 @@ def plot_running(run: Running, path: str | Path, title: str, noise: NoiseBudget 
     axis.grid(True, color="0.93")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=9)
-    save_figure(fig, path)
+    return fig
