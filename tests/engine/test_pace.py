@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from evenroll.engine import pace
-from evenroll.engine.pace import FIRST, LONGEST, MOST, Pace, in_parts, patiently
+from evenroll.engine.pace import FIRST, LONGEST, MOST, Pace, in_parts, insisting, patiently
 from tests.engine.entrances import network
 
 
@@ -87,3 +88,36 @@ def test_results_do_not_depend_on_the_cuts(monkeypatch) -> None:
     monkeypatch.setattr(pace, "FIRST", 1)
     np.testing.assert_array_equal(whole[0], policy.score_sum(seen, taken))
     np.testing.assert_array_equal(whole[1], policy.features(seen))
+
+
+def test_an_interrupt_that_was_swallowed_is_raised_again() -> None:
+    """Within `insisting` it is raised at once, as ever; if it is ignored there, it is raised once more at the end."""
+    seen = []
+
+    def swallow() -> None:
+        with insisting():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1.0)
+            except KeyboardInterrupt:
+                seen.append("at once")
+        seen.append("never")
+
+    with pytest.raises(KeyboardInterrupt):
+        swallow()
+    assert seen == ["at once"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_whoever_handles_interrupts_keeps_doing_so() -> None:
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        with insisting():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
+    with insisting():
+        pass

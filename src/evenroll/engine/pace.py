@@ -8,10 +8,12 @@ growth begins anew. The results do not depend on where the work is cut.
 from __future__ import annotations
 
 import contextvars
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,32 @@ class Pace:
             self.steps = self.first
         elif seconds < LONGEST / 2:
             self.steps *= 2
+
+
+@contextmanager
+def insisting() -> Iterator[None]:
+    """In here an interrupt that somebody swallows is raised again at the end.
+
+    Python raises it at once, as ever; but the compiler ignores exceptions in places (callbacks, objects being deleted), and
+    a script would go on as if nothing had been said. Whoever has a handler of their own keeps it.
+    """
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    heard = []
+
+    def note(number: int, frame: Any) -> None:
+        heard.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def patiently(function: Any, *arrays: np.ndarray) -> Any:

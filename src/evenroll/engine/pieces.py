@@ -30,6 +30,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from evenroll.engine.guard import guarded
+from evenroll.engine.pace import insisting
 from evenroll.engine.sources import compiled_sources_digest
 
 INTERPRETED: bool = bool(config.DISABLE_JIT)
@@ -61,15 +62,16 @@ def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
         dispatcher._cache = cache
     except RuntimeError:  # the function was typed in at a prompt, so there is no file that a cache could belong to
         pass
-    try:
-        dispatcher.compile(signature)
-    except Exception as error:  # the disk is full, or a crash has damaged the cache: compile without a cache then
-        if dispatcher._cache is without:
-            raise
-        if not isinstance(error, OSError):
-            Path(cache._cache_file._index_path).unlink(missing_ok=True)
-        dispatcher._cache = without
-        dispatcher.compile(signature)
+    with insisting():
+        try:
+            dispatcher.compile(signature)
+        except Exception as error:  # the disk is full, or a crash has damaged the cache: compile without a cache then
+            if dispatcher._cache is without:
+                raise
+            if not isinstance(error, OSError):
+                Path(cache._cache_file._index_path).unlink(missing_ok=True)
+            dispatcher._cache = without
+            dispatcher.compile(signature)
     dispatcher.disable_compile()
     return guarded(dispatcher)
 
