@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,18 @@ def test_a_refusal_is_one_line_that_cannot_play_with_the_terminal(capsys: pytest
         refuse("no\n\x1b[2Jsuch \x07file")
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "error: no [2Jsuch file\n"
+
+
+def test_a_reader_that_leaves_costs_nothing(tmp_path: Path) -> None:
+    """`evenroll … | head -0`: nothing more is printed, files are written, and nobody is blamed. Help ends at once."""
+    for words, code in ((["evaluate", "bandit", "--episodes", "50", "--json", "r.json"], 0), (["evaluate", "--help"], 141)):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "evenroll", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait() == code
+        child.stderr.close()
+    assert json.loads((tmp_path / "r.json").read_text())["episodes"] == 50

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -107,6 +109,8 @@ def main() -> None:
     try:
         code = app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False)
     except SystemExit as left:  # ours come as a return value
+        if isinstance(left.__context__, BrokenPipeError):  # whoever reads our help (head, less) has seen enough
+            os._exit(128 + signal.SIGPIPE)
         refuse(f"something that was run (an environment, a policy, a module of yours) called sys.exit({left.code!r})")
     except (EvenrollError, OSError) as error:
         refuse(str(error))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,20 @@ from evenroll.cli.signals import raise_from_now_on
 from evenroll.text.numbers import with_interval
 from evenroll.text.printable import printable
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class Enduring(Console):
+    """A console that falls silent when nobody reads it any more (`| head`). What is to be written to files still is."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.file.fileno())
+            os.close(nowhere)
+
+
+out = Enduring(highlight=False)
+err = Enduring(stderr=True, highlight=False)
 
 LONGEST = 600  # characters of an error message that are shown; a choice
 
