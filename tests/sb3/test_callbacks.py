@@ -22,16 +22,16 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 
 import evenroll
 from evenroll.errors import SpecError
+from evenroll.evaluation.result import Quantity
+from evenroll.sb3 import callbacks
 from evenroll.sb3.callbacks import EvalCallback
 
 
 def test_evaluation_during_training_leaves_no_trace() -> None:
     """The callback sees a policy that changes, and training goes on as if it had not looked."""
     trained = []
-    for callback in (
-        None,
-        EvalCallback(gym.make("CartPole-v1"), eval_freq=256, n_eval_episodes=10, deterministic=False, verbose=0),
-    ):
+    looking = EvalCallback(gym.make("CartPole-v1"), eval_freq=256, n_eval_episodes=10, deterministic=False, verbose=0)
+    for callback in (None, looking):
         model = PPO("MlpPolicy", "CartPole-v1", n_steps=128, n_epochs=1, seed=0, device="cpu").learn(512, callback=callback)
         trained.append([p.detach().clone() for p in model.policy.parameters()])
     assert [steps for steps, _ in looking.results] == [256, 512]
@@ -142,6 +142,20 @@ def test_exchanging_the_import_is_enough(tmp_path: Path) -> None:
         assert row["eval/mean_reward"] == result.value
         assert row["eval/half_width"] == result.half_width
         assert (ours["successes"][i] == (ours["ep_lengths"][i] >= 15)).all()
+
+
+def test_the_estimate_and_the_plain_mean_are_logged_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = callbacks.evaluate
+
+    def other(*given: Any, **options: Any) -> evenroll.Evaluation:
+        return replace(real(*given, **options), value=7.0, mean=Quantity(5.0, 4.0, 6.0), on_policy_episodes=12.0)
+
+    monkeypatch.setattr(callbacks, "evaluate", other)
+    callback, kept, _ = learnt(EvalCallback, tmp_path)
+    for _, row in kept.rows:
+        if "eval/mean_reward" in row:
+            assert [row[f"eval/{name}"] for name in ("mean_reward", "plain_mean", "on_policy_episodes")] == [7.0, 5.0, 12.0]
+    assert callback.best_mean_reward == 7.0
 
 
 def result_of(value: float, half: float | None) -> evenroll.Evaluation:
