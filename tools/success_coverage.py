@@ -108,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=2000)
     parser.add_argument("--task", choices=(*TABLES, "cartpole"), action="append")
+    parser.add_argument("--rate", type=float, choices=RATES, action="append")
     arguments = parser.parse_args()
     for task in arguments.task or TABLES:
         thresholds = cartpole_thresholds() if task == "cartpole" else {}
@@ -115,7 +116,7 @@ def main() -> None:
         print(
             f"\n{task}, {arguments.repeats} runs a cell\n| P | episodes | {columns} |\n|---|---|---|---|---|---|", flush=True
         )
-        for rate in RATES:
+        for rate in arguments.rate or RATES:
             domain, policy = (
                 two_decisions(task, rate) if task != "cartpole" else (get_domain(task), get_domain(task).policy())
             )

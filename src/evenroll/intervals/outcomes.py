@@ -22,6 +22,7 @@ from evenroll.intervals.independent import Interval, NoInterval, binomial, stude
 
 # The effective number of outcomes is believed if each of the two was seen this often, otherwise the number of episodes is.
 SEEN_OFTEN = 10
+ROUNDING = 1e-9  # a standard error of a share below this is none: it would stand for more outcomes than anybody has seen
 GIVE_BOUNDS = "give the smallest and the largest possible return, bounds=(A, B) or --bounds A B"
 MOSTLY = 0.5  # a single value "dominates" if it makes up at least this share of the returns; a choice
 
@@ -33,7 +34,7 @@ def other_outcomes(n: int, confidence: float) -> float:
 
 def effective_outcomes(share: float, error: float, freedom: int, n: int, confidence: float) -> float:
     """How many independent outcomes give a share the standard error that was found; few degrees of freedom count less."""
-    if error <= 0.0:
+    if error < ROUNDING:
         return float(n)
     scale = student_quantile(confidence, n - 1) / student_quantile(confidence, freedom)
     return max(share * (1.0 - share) / error**2 * scale**2, 1.0)
