@@ -14,6 +14,7 @@ import torch
 from stable_baselines3 import A2C, PPO
 
 import evenroll
+from evenroll.adapters import sb3_zip
 from evenroll.adapters.model import as_model
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.errors import PolicyError
@@ -152,3 +153,13 @@ def test_the_critic_of_a_zip(tmp_path, ppo: PPO) -> None:
     for certain in (False, True):
         model = as_model(read, env.observation_space, env.action_space, deterministic=certain)
         np.testing.assert_allclose(model.critic(x), theirs, rtol=1e-5)
+
+
+def test_as_many_members_as_are_allowed_are_read(tmp_path, ppo: PPO, monkeypatch) -> None:
+    ppo.save(tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        monkeypatch.setattr(sb3_zip, "MOST_MEMBERS", len(archive.namelist()))
+        sb3_zip._check_members(archive)
+        monkeypatch.setattr(sb3_zip, "MOST_MEMBERS", len(archive.namelist()) - 1)
+        with pytest.raises(PolicyError, match="too many members"):
+            sb3_zip._check_members(archive)

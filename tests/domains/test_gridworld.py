@@ -52,3 +52,15 @@ def test_gridworld_value_of_the_uniform_policy_counts_the_horizon() -> None:
     domain = dataclasses.replace(get_domain("gridworld"), horizon=1)
     truth = domain.known_truth(TabularSoftmax(np.zeros((16, 4))))
     assert (truth.value, truth.mean_length, truth.variance) == (-1.0, 1.0, 0.0)
+
+
+def test_noise_adds_its_variance_at_every_step() -> None:
+    """Uniform noise in ±f has the variance f²/3, independent from step to step, so that Var[G] grows by f²/3 · E[length]."""
+    plain, noisy = (get_domain(name) for name in ("gridworld", "gridworld:noise=2"))
+    policy = plain.policy()
+    known, more = (domain.known_truth(policy) for domain in (plain, noisy))
+    assert known is not None
+    assert more is not None
+    assert more.value == pytest.approx(known.value)
+    assert more.variance - known.variance == pytest.approx(noisy.environment(None).params[0] ** 2 / 3.0 * known.mean_length)
+    assert noisy.environment(None).params[0] != noisy.environment(None).params[1]

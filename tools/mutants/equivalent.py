@@ -17,4 +17,8 @@ EQUIVALENT: dict[str, str] = {
     'study/store.py: if not all(isinstance(name, str) for name in identity["measures"]) or not identity["checkpoints"]: → '
     'if not all(isinstance(name, str) for name in identity["measures"]) and not identity["checkpoints"]:': "what passes is "
     "refused by the lines that follow, in the same words",
+    "samplers/auto_network.py: return np.zeros(2 * D + 2 * n * D + D * D, dtype=policy.dtype), 2 * width * width → return "
+    "np.zeros(2 * D + 2 * n * D + D * D, dtype=policy.dtype), 3 * width * width": "memory that nobody uses",
+    "collection/trial.py: per_step = tuple(np.empty(step_room * w if self.record_steps else 0) for w in widths) → "
+    "per_step = tuple(np.empty(step_room * w if self.record_steps else 1) for w in widths)": "memory that nobody uses",
 }
