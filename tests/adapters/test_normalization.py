@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import functools
+import json
 import pickle
 from pathlib import Path
 from typing import Any
