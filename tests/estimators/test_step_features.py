@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from evenroll.domains.catalogue import get_domain
@@ -47,3 +49,20 @@ def test_long_rows_are_seen_along_their_principal_directions() -> None:
         before, after = (z - z.mean(axis=0) for z in (x[:, :width], rows))
         np.testing.assert_allclose(np.linalg.norm(after, axis=1), np.linalg.norm(before, axis=1), rtol=1e-3)
     np.testing.assert_array_equal(principal(x[:, :8], 32), x[:, :8])
+
+
+def test_an_observation_that_never_changes_drowns_nothing() -> None:
+    """A flag or a goal that is the same at every step adds no feature that moves, and leaves all others as they are: the
+    policy's own, the observation and its products."""
+    policy, data = get_domain("cartpole").policy(), trial("cartpole", episodes=30)
+    steps = Steps(data, 10)
+    hidden, _ = hidden_and_scores(policy, steps)
+    plain, own = step_features(steps, hidden)
+    for constant in (1.0, -3e5, 1e-8):
+        more = np.append(data.column("observations"), np.full((data.steps, 1), constant), axis=1)
+        found, again = step_features(Steps(replace(data, observations=more), 10), hidden)
+        assert again == own
+        np.testing.assert_array_equal(found[:, :own], plain[:, :own])
+        moving = [x[:, x.std(axis=0) > 1e-3] for x in (plain, found)]
+        assert moving[0].shape == moving[1].shape
+        np.testing.assert_allclose(moving[1], moving[0], rtol=1e-5, atol=1e-5)

@@ -44,7 +44,9 @@ class StepFeatures:
         some = slice(None, None, 1 + len(hidden) // SOME)
         x = steps.observations[: len(hidden)]
         self.layer = directions(hidden, MOST_OF_LAYER, some)
-        self.unit = np.maximum(x[some].std(axis=0), 1e-12)
+        spread = x[some].std(axis=0)  # what does not vary (a flag, a goal) is left out: it would drown the rest
+        varies = spread > 1e-6 * np.abs(x[some]).max(axis=0, initial=0.0)
+        self.unit = np.where(varies, np.maximum(spread, 1e-12), np.inf)
         self.sight = directions((x / self.unit).astype(np.float32), MOST_OF_OBSERVATION, some)
         self.own = (hidden.shape[1] if self.layer is None else self.layer.shape[1]) + 1
         psi = self._raw(hidden[some], x[some], steps.discount[: len(hidden)][some])
