@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -23,6 +24,7 @@ class Begun(gym.Env):
 
     def __init__(self, refuse: bool = False) -> None:
         self.refuse, self.seeds, self.t, self.steps = refuse, list[Any](), 5, 0
+        self.begun: list[float] = []
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         if self.refuse and self.t < 5:
@@ -30,6 +32,7 @@ class Begun(gym.Env):
         super().reset(seed=seed)
         self.seeds.append(seed)
         self.t, self.x = 0, self.np_random.random(1)
+        self.begun.append(float(self.x[0]))
         return self.x, {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -43,7 +46,7 @@ def either(observation: Any) -> list[float]:
 
 def test_how_many_there_are_by_default() -> None:
     rule = Resets()
-    assert rule.wanted(steps=2000, seconds=1.0, one=1e-5) == 100
+    assert rule.wanted(steps=2000, seconds=1.0, one=1e-5) == 200
     assert rule.wanted(steps=10**9, seconds=1e9, one=1e-5) == 1 << 14
     assert rule.wanted(steps=2000, seconds=1.0, one=2e-3) == 32  # 50 fit into a tenth of the time
     assert rule.wanted(steps=2000, seconds=0.01, one=2e-3) == 16  # 25 fit into a moment
@@ -57,7 +60,12 @@ def test_they_take_no_step_and_have_seeds_of_their_own() -> None:
     env = Begun()
     result = evenroll.evaluate(env, either, episodes=20, resets=300, seed=3)
     assert (result.resets, env.steps, result.steps) == (300, 100, 100)
-    assert len(env.seeds) == len(set(env.seeds)) == 320
+    assert len(env.begun) == len(set(env.begun)) == 320
+    given = [seed for seed in env.seeds if seed is not None]
+    assert len(given) == len(set(given)) == 22  # the episodes', the first of eight trials, and the first of all others
+    again = Begun()
+    evenroll.evaluate(again, either, episodes=20, resets=300, seed=3)
+    assert again.begun == env.begun
     assert evenroll.evaluate(Begun(), either, episodes=20, resets=0).to_json()["noise"]["starts"] is None
     assert evenroll.evaluate(Begun(), either, episodes=20, resets=0).resets == 0
 
@@ -77,7 +85,21 @@ def test_looking_again_does_not_reset_to_the_same_starts() -> None:
     env = Begun()
     result = evenroll.evaluate(env, either, half_width=0.05, episodes=3000, resets=None)
     assert result.episodes > 20
-    assert len(env.seeds) == len(set(env.seeds))
+    assert len(env.begun) == len(set(env.begun))
+
+
+class SlowToSeed(Begun):
+    """Only a reset with a seed takes its time."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        if seed is not None:
+            time.sleep(0.004)
+        return super().reset(seed=seed, options=options)
+
+
+def test_what_counts_is_how_long_a_reset_takes_without_a_seed() -> None:
+    """With seeds only about 0.8 s / 10 / 0.004 s = 20 resets would have fitted, so 16 would have been made."""
+    assert evenroll.evaluate(SlowToSeed(), either, episodes=200).resets == 100
 
 
 @pytest.mark.parametrize("make", [gym.vector.SyncVectorEnv, None])

@@ -105,7 +105,7 @@ def evaluate(
                 so that the whole becomes on-policy.
     deterministic  take the policy's likeliest actions. Then there is nothing to balance.
     resets      how many further resets show which starts there are; no step is taken from them, and the luck of the starts
-                is taken out of the estimate (docs/starts.md). By default one for every 20 steps, as long as that takes at
+                is taken out of the estimate (docs/starts.md). By default one for every 10 steps, as long as that takes at
                 most a tenth of the collecting time or 0.05 s, and none where a reset takes longer than 0.02 s, as a robot's
                 does.
                 With 0 there are none.

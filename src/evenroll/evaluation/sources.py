@@ -256,8 +256,8 @@ class EnvironmentSource:
             started = time.perf_counter()
         self.recorder.check_copy()
         if self.recorder.keeps:
-            wanted = self.resets.wanted(self.steps, self._seconds, self.recorder.fastest_reset)
-            reset_further(self.resets, wanted, self.env, self.recorder.model, self.seed)
+            seeded = self.recorder.fastest_reset
+            reset_further(self.resets, self.steps, self._seconds, seeded, self.env, self.recorder.model, self.seed)
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
         data = replace(self.recorder.rollouts(unfinished), resets=self.resets.observations())
