@@ -55,6 +55,9 @@ _WHERE = {
     "diagnose": "evaluation.diagnosis",
     "difference": "evaluation.difference",
     "Difference": "evaluation.difference",
+    "gate": "evaluation.gate",
+    "best": "evaluation.race",
+    "Race": "evaluation.race",
     "load_sb3": "adapters.sb3_zip",
     "LatentNoise": "adapters.latent_noise",
     "Rollouts": "collection.rollouts",
@@ -92,7 +95,9 @@ if TYPE_CHECKING:
     from evenroll.evaluation.diagnosis import diagnose
     from evenroll.evaluation.difference import Difference, difference
     from evenroll.evaluation.evaluate import evaluate
+    from evenroll.evaluation.gate import gate
     from evenroll.evaluation.plan import Plan, plan
+    from evenroll.evaluation.race import Race, best
     from evenroll.evaluation.result import Evaluation
     from evenroll.policies import MLP, Policy, TabularSoftmax, epsilon_greedy, load_policy, save_policy
     from evenroll.samplers import BPG, ROS, Auto, OffPolicy, OnPolicy, Sampler

@@ -16,7 +16,8 @@ from evenroll import __version__
 from evenroll.cli.console import err, out, refuse, tell_warning
 from evenroll.cli.coverage import coverage
 from evenroll.cli.data import collect, diagnose
-from evenroll.cli.evaluate import difference, evaluate
+from evenroll.cli.deciding import best, difference, gate
+from evenroll.cli.evaluate import evaluate
 from evenroll.cli.leaderboard import leaderboard
 from evenroll.cli.plan import plan
 from evenroll.cli.reproduce import reproduce, results
@@ -43,7 +44,15 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
         ),
     ),
     (plan, ("evenroll plan CartPole-v1 --policy model.zip --gamma 0.99 --half-width 2%",)),
-    (difference, ("evenroll difference CartPole-v1 --policy new.zip --against old.zip",)),
+    (
+        difference,
+        (
+            "evenroll difference CartPole-v1 --policy new.zip --against old.zip",
+            "evenroll difference CartPole-v1 --policy new.zip --against old.zip --until-decided --most 200 --margin 2",
+        ),
+    ),
+    (gate, ("evenroll gate CartPole-v1 --policy new.zip --against old.zip --margin 5 --most 100",)),
+    (best, ("evenroll best CartPole-v1 --policy a.zip --policy b.zip --policy c.zip --plot race.png",)),
     (collect, ("evenroll collect CartPole-v1 --policy model.zip --out data.parquet",)),
     (diagnose, ("evenroll diagnose data.parquet --policy model.zip",)),
     (

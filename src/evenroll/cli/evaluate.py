@@ -1,4 +1,4 @@
-"""`evenroll evaluate` and `evenroll difference`."""
+"""`evenroll evaluate`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ import typer
 
 from evenroll.cli import completion
 from evenroll.cli.console import drawable, err, live_result, out, shown, writable
-from evenroll.cli.keeping import goes_on, keep, keep_pair, kept, places
+from evenroll.cli.keeping import goes_on, keep, kept, places
 from evenroll.cli.options import (
     POLICY_HELP,
     AnyArgument,
     ConfidenceOption,
-    EnvArgument,
     EnvsOption,
     ForceOption,
-    GammaOption,
     HorizonOption,
     InitialOption,
     IntervalOption,
     JsonOption,
     NormalizeOption,
-    PolicyOption,
     ResetsOption,
     SamplerOption,
     SeedOption,
 )
-from evenroll.cli.telling import show_difference, show_evaluation, tell, tell_interrupted, tell_stopping
-from evenroll.errors import CollectionFault, EvenrollError, Interrupted, SpecError
+from evenroll.cli.telling import show_evaluation, tell, tell_interrupted, tell_stopping
+from evenroll.errors import CollectionFault, Interrupted, SpecError
 from evenroll.text.specs import closest
 
 
@@ -148,60 +145,3 @@ def _say_what_cannot_be_kept(source: Any) -> None:
             "far, but no data to go on from. `evenroll collect` keeps them.",
             soft_wrap=True,
         )
-
-
-def difference(
-    env_name: EnvArgument,
-    policy: PolicyOption,
-    against: Annotated[str, typer.Option(help="The other policy, given in the same way.", metavar="POLICY")],
-    sampler: SamplerOption = "auto",
-    episodes: Annotated[int, typer.Option(help="Of each policy.", min=4, metavar="N")] = 100,
-    gamma: GammaOption = 1.0,
-    confidence: ConfidenceOption = 0.95,
-    seed: SeedOption = 0,
-    horizon: HorizonOption = None,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="The policies' likeliest actions.")] = False,
-    resets: ResetsOption = None,
-    normalize: NormalizeOption = None,
-    initial_data: Annotated[
-        Path | None, typer.Option(help="What --policy collected before the interrupt.", metavar="FILE")
-    ] = None,
-    initial_against: Annotated[
-        Path | None, typer.Option(help="What --against collected before the interrupt.", metavar="FILE")
-    ] = None,
-    json_file: JsonOption = None,
-) -> None:
-    """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels."""
-    from evenroll.adapters.loading import load_any_policy, load_environment
-    from evenroll.adapters.normalization import load_normalization, unnormalised
-    from evenroll.collection.rollout_files import load_rollouts
-    from evenroll.evaluation.difference import difference as run
-
-    writable(json_file)
-    statistics = None if normalize is None else load_normalization(normalize)
-    env = load_environment(env_name, None, statistics)
-    first, second = load_any_policy(policy), load_any_policy(against)
-    warned = () if statistics is not None else (*unnormalised(policy), *unnormalised(against))
-    initial = [None if path is None else load_rollouts(path, gamma) for path in (initial_data, initial_against)]
-    where = places(json_file)
-    try:
-        with live_result(episodes, json_file == "-") as show:
-            result = run(
-                env, first, second, sampler=sampler, episodes=episodes, gamma=gamma, seed=seed, confidence=confidence,
-                horizon=horizon, deterministic=deterministic, initial=(initial[0], initial[1]), progress=show,
-                warned=warned, resets=resets,
-            )  # fmt: skip
-        tell(result, json_file, lambda: show_difference(result))
-    except (EvenrollError, MemoryError) as error:
-        files, said = keep_pair(getattr(error, "rollouts", None), env_name, where)
-        if any(files):
-            said += f"; go on with: {goes_on(initial_data=files[0], initial_against=files[1])}"
-        cause = str(error) or "not enough memory"
-        raise EvenrollError(f"{cause}; {said}" if said else cause) from None
-    except Interrupted as stop:
-        command = None
-        tell_stopping(*(stop.rollouts or ()))
-        files, said = keep_pair(stop.rollouts, env_name, where)
-        if any(files):
-            command = goes_on(initial_data=files[0], initial_against=files[1])
-        tell_interrupted(stop, json_file, said, command)

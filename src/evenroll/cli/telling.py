@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evenroll.collection.rollouts import Rollouts
     from evenroll.evaluation.difference import Difference
     from evenroll.evaluation.noise import NoiseBudget
+    from evenroll.evaluation.race import Race
     from evenroll.evaluation.result import Evaluation
 
 MUCH = 200_000  # steps; writing them and looking at them takes about two seconds
@@ -51,7 +52,7 @@ def tell_interrupted(stop: Interrupted, json_file: str | None, said: str, comman
         _say("interrupted again: the result so far was not computed")
     with suppress(OSError):
         if result is not None and json_file != "-":
-            show_difference(result) if hasattr(result, "first") else show_evaluation(result)
+            _show(result)
             out.file.flush()
     try:
         emit({"interrupted": True, "value": None} if result is None else result.to_json(), json_file)
@@ -63,6 +64,13 @@ def tell_interrupted(stop: Interrupted, json_file: str | None, said: str, comman
 def _say(line: str) -> None:
     with suppress(OSError):
         err.print(shown(line), soft_wrap=True)
+
+
+def _show(result: Any) -> None:
+    if hasattr(result, "runners"):
+        show_race(result)
+    else:
+        show_difference(result) if hasattr(result, "first") else show_evaluation(result)
 
 
 def show_evaluation(result: Evaluation) -> None:
@@ -105,3 +113,25 @@ def show_difference(result: Difference) -> None:
     out.print(shown(result.in_words()), soft_wrap=True)
     if result.alone is not None:
         out.print(f"With starts of their own it would be ± {result.alone:.2g}.")
+
+
+def show_race(result: Race) -> None:
+    """Print a race: the winner, then all policies in a table."""
+    from rich.table import Table
+
+    out.print(f"[bold]{shown(result)}[/bold]", soft_wrap=True)
+    out.print(shown(result.in_words()), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for title in ("policy", "estimate", "against the leader", "episodes", "steps", ""):
+        table.add_column(title, justify="left" if title in ("policy", "") else "right", overflow="fold")
+    for runner in result.runners:
+        leads = runner.name == result.winner
+        gap = "" if runner.low is None or runner.high is None else f"{runner.low:+.3g} … {runner.high:+.3g}"
+        state = (
+            ("best" if result.decided else "leads") if leads else "left" if runner.out is None else f"out at {runner.out}"
+        )
+        table.add_row(
+            shown(runner.name), significant(runner.value, 4), gap, str(runner.episodes), f"{runner.steps:,}", state,
+            style="bold" if leads else None,
+        )  # fmt: skip
+    out.print(table)

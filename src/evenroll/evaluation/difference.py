@@ -1,41 +1,34 @@
 """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels.
 
-Let G_i and H_i be the returns of the two policies from start i, and C_i and E_i their action parts
-(estimators/score_regression.py). Then
-
-    G_i − H_i = d + β C_i − β′ E_i + [B(s₀ᵢ) − its mean] + ε_i,
-
-where B is what the start has to do with the difference (estimators/start_part.py). The estimate is the mean difference
-without these parts, and its interval is made as that of `score` (intervals/balanced.py).
+The number of pairs is given (`episodes`), or they are collected until the question is decided (`until="decided"`).
+`pairs.py` has the estimate, `deciding.py` the looks.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import DataError, Interrupted, SpecError
 from evenroll.estimators import get_estimator
-from evenroll.estimators.score_regression import action_parts, regress
-from evenroll.estimators.start_part import starts_of
+from evenroll.evaluation.deciding import ALIKE, FIRST_BETTER, SECOND_BETTER, UNDECIDED, Decided, Looking, Question
 from evenroll.evaluation.difference_picture import draw_pairs, paired
-from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
-from evenroll.evaluation.interruption import result_so_far, with_data
-from evenroll.evaluation.looking import Look, beyond_floats
+from evenroll.evaluation.evaluate import DEFAULT_EPISODES, DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
+from evenroll.evaluation.interruption import result_so_far, seen, with_data
+from evenroll.evaluation.looking import Look, report
+from evenroll.evaluation.pairs import Compared, compared, first_episodes, of_quantity, side_of, sources_for
 from evenroll.evaluation.presenting import Presented, of_plain, page_piece
 from evenroll.evaluation.result import Evaluation
-from evenroll.evaluation.sources import EnvironmentSource, Source
+from evenroll.evaluation.sources import Source
 from evenroll.files.figures import save_figure
-from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, NoInterval
-from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
+from evenroll.intervals.sequential import fixed_size
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.numbers import precise, with_interval
 from evenroll.text.specs import whole_number
@@ -60,6 +53,14 @@ class Difference(Presented):
     first       the evaluation of the first policy
     second      the evaluation of the second policy
     interrupted  whether collecting was interrupted, so that fewer starts are compared than was asked for
+    quantity    what is compared: return, or success
+    verdict     what was decided, if it was to be decided: first (is better by more than the margin), second, alike (they
+                differ by less than the margin), undecided; for a gate: not worse, worse, undecided. Otherwise None.
+    margin      how large a difference counts
+    most        how many pairs of episodes there could have been at most, if it was to be decided
+    undecided   the reason why nothing was decided; None if something was
+    fixed_size  about how many on-policy pairs a test with a fixed number of them needs to see, with a probability of 80 %,
+                that a difference as large as the one found is beyond the margin; None if it is not beyond it, or unknown
     """
 
     value: float
@@ -72,6 +73,17 @@ class Difference(Presented):
     first: Evaluation
     second: Evaluation
     interrupted: bool = False
+    quantity: str = "return"
+    verdict: str | None = None
+    margin: float = 0.0
+    most: int | None = None
+    undecided: str | None = None
+    fixed_size: int | None = None
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of episodes are compared."""
+        return min(self.first.episodes, self.second.episodes)
 
     @property
     def half_width(self) -> float | None:
@@ -114,20 +126,46 @@ class Difference(Presented):
         both = dict.fromkeys((*self.first.warnings, *self.second.warnings))
         return self._found() + "".join(f" Warning: {text}." for text in both)
 
+    def _values(self, half: float) -> str:
+        if self.quantity == "success":
+            shares = [one.quantities["success"].value for one in (self.first, self.second)]
+            return f"success in {100 * shares[0]:.3g} % against {100 * shares[1]:.3g} %"
+        return f"{precise(self.first.value, half)} against {precise(self.second.value, half)}"
+
     def _found(self) -> str:
         half = self.half_width or 0.0
-        values = f"{precise(self.first.value, half)} against {precise(self.second.value, half)}"
+        values = self._values(half)
         if self.low is None or self.high is None:
             return f"Which is better cannot be told: {values}; no interval: {self.why}."
-        if self.low > 0.0:
-            verdict = "The first policy is better"
-        elif self.high < 0.0:
-            verdict = "The second policy is better"
-        else:
-            verdict = "Which is better cannot be told yet"
         note = "" if self.note is None else f" Note: {self.note}."
         low, high = precise(self.low, half, sign="+"), precise(self.high, half, sign="+")
-        return f"{verdict}: {values}, a difference of {low} … {high}.{note}"
+        return f"{self._verdict()}: {values}, a difference of {low} … {high}.{self._took()}{note}"
+
+    def _verdict(self) -> str:
+        assert self.low is not None
+        assert self.high is not None
+        beyond = f" by more than {self.margin:g}" if self.margin else ""
+        if self.verdict is None:
+            if self.low > 0.0:
+                return "The first policy is better"
+            return "The second policy is better" if self.high < 0.0 else "Which is better cannot be told yet"
+        if self.verdict == UNDECIDED:
+            return f"Undecided ({self.undecided})"
+        return {
+            FIRST_BETTER: f"The first policy is better{beyond}",
+            SECOND_BETTER: f"The second policy is better{beyond}",
+            ALIKE: f"They differ by less than {self.margin:g}",
+        }.get(self.verdict, f"The first policy is {self.verdict} than the second{beyond}")
+
+    def _took(self) -> str:
+        if self.verdict is None:
+            return ""
+        text = f" That took {self.pairs} pairs of at most {self.most}."
+        if self.fixed_size is None or self.verdict in (UNDECIDED, ALIKE):
+            return text
+        return (
+            f"{text} A test with a number of pairs that is fixed beforehand, on-policy, would need about {self.fixed_size}."
+        )
 
 
 def difference(
@@ -136,8 +174,12 @@ def difference(
     second: Any,
     *,
     sampler: SamplerLike = "auto",
-    episodes: int = 100,
-    gamma: float = 1.0,
+    episodes: int | None = None,
+    until: str | None = None,
+    most: int = 200,
+    margin: float = 0.0,
+    quantity: str = "return",
+    gamma: float | None = None,
     seed: int = 0,
     confidence: float = 0.95,
     horizon: int | None = None,
@@ -147,32 +189,62 @@ def difference(
     progress: Callable[[Progress], None] | None = None,
     warned: tuple[str, ...] = (),
 ) -> Difference:
-    """Evaluate two policies on the same starts of one environment, `episodes` each, and compare them.
+    """Evaluate two policies on the same starts of one environment or domain, and compare them.
 
     A vector environment is reset as a whole for every round of episodes, one of each lane, because only then are its
     starts known. Lanes that have ended wait for the longest episode of their round.
 
-    initial  what each policy has collected before, with this seed and from the first start on; `episodes` counts it.
-             So an interrupted difference goes on: Ctrl-C raises `evenroll.Interrupted` with both in `rollouts`.
-    warned   what is known beforehand and belongs into the results' warnings
+    episodes  how many episodes of each policy (100 by default)
+    until     "decided" collects pairs of episodes only until it is clear which policy is better, at most `most` of each.
+              It looks after every pair at first, and the verdict is wrong with probability 1 − confidence at most, whenever
+              it comes (intervals/sequential.py). So does the interval hold.
+    margin    with until="decided": how large a difference counts. It can then also come out that both are alike.
+    quantity  what is compared: return, or success (a rate), where the environment tells of it
+    gamma     the discount. A domain has its own; elsewhere it is 1 unless given.
+    initial   what each policy has collected before, with this seed and from the first start on; `episodes` counts it.
+              So an interrupted difference goes on: Ctrl-C raises `evenroll.Interrupted` with both in `rollouts`.
+    warned    what is known beforehand and belongs into the results' warnings
     """
-    if whole_number("episodes", episodes, 1) < FEWEST:
-        raise SpecError(f"a difference needs at least {FEWEST} episodes, not {episodes}")
+    if until not in (None, "decided"):
+        raise SpecError(f"until must be 'decided' or be left out, not {until!r}")
+    if until is not None and episodes is not None:
+        raise SpecError("until='decided' takes most=…, the largest number of episodes, not episodes=…")
+    if until is None and margin != 0.0:
+        raise SpecError("a margin is for until='decided'; otherwise the interval shows how large the difference is")
+    question = None if until is None else Question(margin)
+    return ask(
+        env, first, second, question, sampler=sampler, pairs=episodes if until is None else most, quantity=quantity,
+        gamma=gamma, seed=seed, confidence=confidence, horizon=horizon, deterministic=deterministic, resets=resets,
+        initial=initial, progress=progress, warned=warned,
+    )  # fmt: skip
+
+
+def ask(
+    env: Any, first: Any, second: Any, question: Question | None, *, sampler: SamplerLike, pairs: int | None, quantity: str,
+    gamma: float | None, seed: int, confidence: float, horizon: int | None, deterministic: bool, resets: int | None,
+    initial: tuple[Rollouts | None, Rollouts | None], progress: Callable[[Progress], None] | None, warned: tuple[str, ...],
+) -> Difference:  # fmt: skip
+    """Compare two policies: with a question, until it is decided or there are so many pairs; without, with so many pairs."""
+    pairs = DEFAULT_EPISODES if pairs is None else pairs
+    if whole_number("episodes" if question is None else "most", pairs, 1) < FEWEST:
+        raise SpecError(f"a difference needs at least {FEWEST} episodes, not {pairs}")
     there = [0 if data is None else data.episodes for data in initial]
-    if max(there) > episodes:
-        raise SpecError(f"the data has {max(there)} episodes already, more than the {episodes} that are to be compared")
+    if max(there) > pairs:
+        raise SpecError(f"the data has {max(there)} episodes already, more than the {pairs} that are to be compared")
     look = Look(get_estimator(DEFAULT_ESTIMATOR))
     settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "deterministic": deterministic}
-    settings |= {"in_rounds": True, "warned": warned, "resets": resets}
-    policies = zip((first, second), initial, strict=True)
-    sources = [EnvironmentSource(env, policy, sampler, initial=data, **settings) for policy, data in policies]
-    results: list[Evaluation] = []
+    sources = sources_for(env, (first, second), sampler, initial, resets=resets, warned=warned, **settings)
+    looking = None if question is None else Looking(sources, question, pairs, confidence, quantity)
     try:
-        for source, known in zip(sources, there, strict=True):
-            results.append(evaluate_source(source, look, Budget(episodes - known, None, None), confidence, progress))
-        return _compared(sources, [source.rollouts() for source in sources], results, confidence)
+        if looking is None:
+            results = []
+            for source, known in zip(sources, there, strict=True):
+                results.append(evaluate_source(source, look, Budget(pairs - known, None, None), confidence, progress))
+            return _with_all(sources, results, confidence, quantity)
+        decided = looking.run(there, _telling(sources, pairs, progress))
+        return _as_decided(looking, decided, [source.rollouts() for source in sources], look)
     except KeyboardInterrupt:
-        raise _interrupted(sources, look, confidence) from None
+        raise _interrupted(sources, look, confidence, quantity, looking) from None
     except Exception as error:
         with_data(error, *sources)
         raise
@@ -181,60 +253,89 @@ def difference(
             source.close()
 
 
-def _compared(
-    sources: Sequence[Source], data: Sequence[Rollouts], results: Sequence[Evaluation], confidence: float
-) -> Difference:
+def _telling(
+    sources: Sequence[Source], most: int, progress: Callable[[Progress], None] | None
+) -> Callable[[int, Compared], None]:
+    """Tells how far collecting has come after every look."""
+    started = time.perf_counter()
+
+    def tell(pairs: int, found: Compared) -> None:
+        if progress is not None:
+            progress(Progress(pairs, most, sum(source.steps for source in sources), time.perf_counter() - started, None))
+
+    return tell
+
+
+def _with_all(sources: Sequence[Source], results: Sequence[Evaluation], confidence: float, quantity: str) -> Difference:
+    """The difference of all pairs, whose number did not depend on them."""
+    sides = [side_of(source, quantity) for source in sources]
+    return _made(compared(sides[0], sides[1], confidence), results, confidence, quantity)
+
+
+def _made(found: Compared, results: Sequence[Evaluation], confidence: float, quantity: str) -> Difference:
     first, second = results
-    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is told in words
-        value, interval = _estimated(sources, data, confidence)
     alone = (
         None if first.half_width is None or second.half_width is None else math.hypot(first.half_width, second.half_width)
     )
+    alone = alone if quantity == "return" else None
+    interval = found.interval
     if first.runs_away or second.runs_away:  # neither value is to be trusted, and so their difference is not
         which = "the first policy" if first.runs_away else "the second policy"
         interval = NoInterval(f"{which}: {(first if first.runs_away else second).why}")
     if isinstance(interval, NoInterval):
-        return Difference(value, None, None, confidence, interval.why, None, alone, first, second)
-    return Difference(value, interval.low, interval.high, confidence, None, interval.note, alone, first, second)
+        return Difference(found.value, None, None, confidence, interval.why, None, alone, first, second, quantity=quantity)
+    return Difference(
+        found.value, interval.low, interval.high, confidence, None, interval.note, alone, first, second, quantity=quantity
+    )
 
 
-def _interrupted(sources: Sequence[Source], look: Look, confidence: float) -> Interrupted:
+def _as_decided(looking: Looking, decided: Decided, data: Sequence[Rollouts], look: Look) -> Difference:
+    """The result of a run that ended when something was decided. All of its intervals have the level of the last look."""
+    level, confidence = 1.0 - decided.level, looking.confidence
+    results = []
+    for source, part in zip(looking.sources, data, strict=True):
+        about = seen(source, part)
+        value, interval = about.look(look, level)
+        known = value, replace(interval, confidence=confidence) if isinstance(interval, Interval) else interval
+        results.append(report(about, look, confidence, known, level))
+    made = _made(decided.found, results, confidence, looking.quantity)
+    return replace(
+        made, verdict=UNDECIDED if made.low is None else decided.verdict, margin=looking.question.margin, most=looking.most,
+        undecided=decided.why if made.low is not None or decided.why is not None else made.why,
+        fixed_size=_fixed_size(looking, decided, data),
+    )  # fmt: skip
+
+
+def _fixed_size(looking: Looking, decided: Decided, data: Sequence[Rollouts]) -> int | None:
+    values = [of_quantity(part, looking.quantity).returns for part in data]
+    gaps = paired(values[0], values[1])
+    low, high = looking.question.bounds
+    beyond = max(decided.found.value - high, low - decided.found.value)
+    return fixed_size(float(beyond), float(gaps.std(ddof=1)), looking.confidence)
+
+
+def _interrupted(
+    sources: Sequence[Source], look: Look, confidence: float, quantity: str, looking: Looking | None
+) -> Interrupted:
     """The error to raise in place of a KeyboardInterrupt. It compares the starts that both policies have met."""
     whole = [source.rollouts(unfinished=False) for source in sources]
     shared = min(data.episodes for data in whole)
     message = f"interrupted after {shared:,} episodes that both policies have finished (error.rollouts, error.result)"
+    level = confidence if looking is None else 1.0 - looking.level_at(shared)
 
     def find() -> Difference | Evaluation | None:
         if shared >= FEWEST:
-            data = [_first_episodes(data, shared) for data in whole]
-            results = [result_so_far(source, part, look, confidence) for source, part in zip(sources, data, strict=True)]
+            data = [first_episodes(data, shared) for data in whole]
+            results = [result_so_far(source, part, look, level) for source, part in zip(sources, data, strict=True)]
             if results[0] is not None and results[1] is not None:
-                return replace(_compared(sources, data, [results[0], results[1]], confidence), interrupted=True)
+                with single_threaded_blas():
+                    sides = [side_of(source, quantity, shared) for source in sources]
+                    made = _made(compared(sides[0], sides[1], level), [results[0], results[1]], confidence, quantity)
+                if looking is None:
+                    return replace(made, interrupted=True)
+                why, margin = "it was interrupted", looking.question.margin
+                told = {"verdict": UNDECIDED, "most": looking.most, "margin": margin, "undecided": why}
+                return replace(made, interrupted=True, **told)  # type: ignore[arg-type]
         return result_so_far(sources[0], whole[0], look, confidence)
 
     return Interrupted(message, rollouts=tuple(whole), find=find)
-
-
-def _first_episodes(data: Rollouts, n: int) -> Rollouts:
-    return replace(data, initial_episodes=0, initial_steps=0).prefix(int(data.ends[n - 1]))
-
-
-def _estimated(
-    sources: Sequence[Source], data: Sequence[Rollouts], confidence: float
-) -> tuple[float, Interval | NoInterval]:
-    gaps = data[0].returns - data[1].returns
-    n = len(gaps)
-    if float(np.ptp(gaps)) == 0.0:
-        rare = other_outcomes(n, confidence)
-        return float(gaps[0]), NoInterval(
-            f"all {n} differences were equal; one that was not seen may have a probability of up to {rare:.2g}, and how "
-            "large it would be is not known"
-        )
-    ours, theirs = ([] if s.policy is None else action_parts(d, s.policy) for s, d in zip(sources, data, strict=True))
-    fit = regress(gaps, ours + [part.negative() for part in theirs], starts_of(data[0]))
-    made = balanced_interval(fit, gaps, fit.value, confidence, estimator="score")
-    unfit = beyond_floats(made, gaps)
-    if unfit is not None:
-        return fit.value, NoInterval(unfit)
-    made = as_far_as_seen(made, gaps, confidence) if made.exact else made
-    return fit.value, around(made, rare_differences(gaps, confidence))

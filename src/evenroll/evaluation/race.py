@@ -1,0 +1,294 @@
+"""The best of several policies: all run on the same starts, and whoever is shown to be worse drops out.
+
+Let b be the best policy. After n rounds every policy that is left is compared with the leader, the one whose estimate is
+highest, by a one-sided repeated interval of level α/(K − 1) (intervals/sequential.py). A mistake needs one of K − 1 events:
+that b is shown to be worse than some other policy by more than it is. So with probability 1 − α at least, b never drops
+out, and a leader that all others are shown to be at most `margin` above is at most `margin` worse than b.
+
+The leader of a race was lucky more often than not, and its estimate tells of that luck (the winner's curse). So the winner's
+value comes from fresh episodes, from starts that were not in the race.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenroll.errors import DataError, Interrupted, SpecError
+from evenroll.estimators import get_estimator
+from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
+from evenroll.evaluation.interruption import with_data
+from evenroll.evaluation.looking import Look
+from evenroll.evaluation.pairs import Side, compared, side_of, sources_for, together
+from evenroll.evaluation.presenting import Presented, of_plain
+from evenroll.evaluation.race_picture import draw_race
+from evenroll.evaluation.result import Evaluation
+from evenroll.evaluation.sources import Source
+from evenroll.files.figures import save_figure
+from evenroll.intervals.independent import NoInterval
+from evenroll.intervals.sequential import FIRST, levels, looks
+from evenroll.samplers.table import SamplerLike
+from evenroll.text.numbers import precise
+from evenroll.text.specs import whole_number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+GROWTH = 1.15  # rounds at a look over those at the look before: each look costs as much as K evaluations; a choice
+FEWEST_FRESH, FRESH_SHARE = 10, 0.5  # fresh episodes of the winner: half of its rounds, at least 10; a choice
+OTHER_STARTS = 1_000_003  # is added to the seed, so that the winner's fresh starts were not in the race
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One policy of a race.
+
+    name           what the user calls it
+    value          the estimate after its last round
+    low, high      how much better or worse than the leader it was at its last look: an interval that all looks of all
+                   policies share. None for the leader itself, and where there is none.
+    episodes       how many episodes it ran
+    steps          how many steps that took
+    out            after how many rounds it was shown to be worse; None if it never was
+    """
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    episodes: int
+    steps: int
+    out: int | None
+
+
+@dataclass(frozen=True)
+class Race(Presented):
+    """Which of several policies is the best.
+
+    value        the winner's value from fresh episodes; if there are none, the estimate of the race, which is too high
+                 more often than too low
+    winner       its name; if nothing was decided, the name of the leader
+    decided      whether every other policy was shown to be worse, or at most `margin` better
+    runners      all policies, the winner first, then those that were left, then the others, the last to drop out first
+    fresh        the winner's evaluation on fresh episodes; None if none were asked for
+    margin       how much worse than the best the winner may be
+    confidence   with this probability at least a winner that was decided is at most the margin worse than the best
+    rounds       how many episodes the winner ran in the race
+    most         how many it could have been at most
+    history      after each look the rounds, and the estimates of those that were left, by name
+    """
+
+    value: float
+    winner: str
+    decided: bool
+    runners: tuple[Runner, ...]
+    fresh: Evaluation | None
+    margin: float
+    confidence: float
+    rounds: int
+    most: int
+    quantity: str
+    history: tuple[tuple[int, dict[str, float]], ...] = ()
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were run in all, the fresh ones included."""
+        return sum(runner.episodes for runner in self.runners) + (0 if self.fresh is None else self.fresh.episodes)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken in all, the fresh ones included."""
+        return sum(runner.steps for runner in self.runners) + (0 if self.fresh is None else self.fresh.steps)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any] | str) -> Race:
+        """The result of which `to_json` has told."""
+        return of_plain(
+            cls, told, fresh=Evaluation.from_json, runners=lambda rows: tuple(Runner(**row) for row in rows),
+            history=lambda rows: tuple((int(n), dict(values)) for n, values in rows),
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        told = super().to_json()
+        told["runners"] = [vars(runner).copy() for runner in self.runners]
+        told["history"] = [[n, values] for n, values in self.history]
+        return told
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """The race: every policy's estimate after each look, until it drops out."""
+        if not self.history:
+            raise DataError("this race has no looks to draw")
+        figure = draw_race(self.history, [r.name for r in self.runners], self.winner, str(self))
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+    def __str__(self) -> str:
+        equal = self.episodes and self.rounds * len(self.runners)
+        state = "is the best" if self.decided else "leads, undecided"
+        return f"{self.winner} {state}, {self.episodes} episodes ({equal} if all had run as long as it did)"
+
+    def in_words(self) -> str:
+        left = [runner.name for runner in self.runners[1:] if runner.out is None]
+        beyond = f" by more than {self.margin:g}" if self.margin else ""
+        if self.decided:
+            text = f"{self.winner} is the best of {len(self.runners)}: no other is better{beyond}"
+        else:
+            text = f"After {self.rounds} rounds it is open which is best: {self.winner} leads, {_listed(left)} may be better"
+        if self.fresh is not None:
+            half = self.fresh.half_width or 0.0
+            text += f". On {self.fresh.episodes} fresh episodes it is worth {precise(self.fresh.value, half)}"
+            if self.fresh.half_width is not None:
+                text += f" ± {self.fresh.half_width:.2g}"
+        else:
+            text += ". Its value is that of the race, in which it was the luckiest too, so expect a little less"
+        return text + "."
+
+
+def best(
+    env: Any,
+    policies: Mapping[str, Any] | Sequence[Any],
+    *,
+    most: int = 100,
+    margin: float = 0.0,
+    fresh: int | None = None,
+    quantity: str = "return",
+    sampler: SamplerLike = "auto",
+    gamma: float | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    horizon: int | None = None,
+    deterministic: bool = False,
+    resets: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    warned: tuple[str, ...] = (),
+) -> Race:
+    """The best of several policies on one environment or domain. Those that are shown to be worse drop out.
+
+    policies  by name, or in a row, which are then named 1, 2, 3 …
+    most      how many episodes a policy runs at most
+    margin    how much worse than the best the winner may be. Policies that are equal are never told apart without one.
+    fresh     how many fresh episodes the winner's value comes from: by default half as many as it ran; 0 for none
+    The other arguments are those of `difference`.
+    """
+    named = dict(policies) if isinstance(policies, Mapping) else {str(i + 1): p for i, p in enumerate(policies)}
+    if len(named) < 2:
+        raise SpecError("a race needs at least two policies")
+    if whole_number("most", most, 1) < FIRST:
+        raise SpecError(f"a race needs at least {FIRST} rounds: most={most} is too few")
+    if not np.isfinite(margin) or margin < 0.0:
+        raise SpecError(f"margin must be 0 or a number above it, not {margin}")
+    fresh = None if fresh is None else whole_number("fresh", fresh, 0)
+    settings: dict[str, Any] = {"gamma": gamma, "horizon": horizon, "deterministic": deterministic, "resets": resets}
+    settings |= {"warned": warned}
+    no_data = [None] * len(named)
+    sources = sources_for(env, list(named.values()), sampler, no_data, seed=seed, **settings)
+    race = _Running(dict(zip(named, sources, strict=True)), most, margin, confidence, quantity, progress)
+    try:
+        race.run()
+        result = race.result()
+    except KeyboardInterrupt:
+        data = tuple(source.rollouts(unfinished=False) for source in sources)
+        message = f"interrupted after {race.rounds} rounds (error.rollouts, error.result)"
+        raise Interrupted(message, rollouts=data, find=lambda: race.result() if race.history else None) from None
+    except Exception as error:
+        with_data(error, *sources)
+        raise
+    finally:
+        for source in sources:
+            source.close()
+    count = max(FEWEST_FRESH, int(FRESH_SHARE * result.rounds)) if fresh is None else fresh
+    if count == 0:
+        return result
+    alone = sources_for(env, [named[result.winner]], sampler, [None], seed=seed + OTHER_STARTS, **settings)[0]
+    try:
+        found = evaluate_source(alone, Look(get_estimator(DEFAULT_ESTIMATOR)), Budget(count, None, None), confidence)
+    finally:
+        alone.close()
+    value = found.value if quantity == "return" else found.quantities[quantity].value
+    return replace(result, fresh=found, value=value)
+
+
+class _Running:
+    """A race under way."""
+
+    def __init__(
+        self, sources: Mapping[str, Source], most: int, margin: float, confidence: float, quantity: str,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:  # fmt: skip
+        self.sources, self.most, self.margin, self.confidence, self.quantity = sources, most, margin, confidence, quantity
+        self.when = looks(most, together(next(iter(sources.values()))), GROWTH)
+        one_sided = (1.0 - confidence) / (len(sources) - 1)
+        self.levels = levels(self.when, 2.0 * one_sided)
+        self.left = list(sources)
+        self.runners: dict[str, Runner] = {}
+        self.history: list[tuple[int, dict[str, float]]] = []
+        self.leader, self.decided, self.rounds = self.left[0], False, 0
+        self.progress, self.started = progress, time.perf_counter()
+
+    def run(self) -> None:
+        for n, level in zip(self.when, self.levels, strict=True):
+            for name in self.left:
+                for _ in self.sources[name].collect(n, None, at_once=True):
+                    pass
+            self.rounds = n
+            self._look(n, level)
+            if self.progress is not None:
+                steps, seconds = sum(s.steps for s in self.sources.values()), time.perf_counter() - self.started
+                self.progress(Progress(n, self.most, steps, seconds, None))
+            if self.decided:
+                return
+
+    def _look(self, n: int, level: float) -> None:
+        sides = {name: side_of(self.sources[name], self.quantity, n) for name in self.left}
+        against = {name: compared(side, sides[self.leader], 1.0 - level) for name, side in sides.items()
+                   if name != self.leader}  # fmt: skip
+        ahead = max(against, key=lambda name: against[name].value)
+        if against[ahead].value > 0.0:  # another one leads now, and the others are compared with it
+            self.leader = ahead
+            against = {name: compared(side, sides[ahead], 1.0 - level) for name, side in sides.items() if name != ahead}
+        self._keep(self.leader, sides[self.leader], 0.0, None, n, None)
+        base = self.runners[self.leader].value
+        all_shown = True
+        for name, found in against.items():
+            interval = found.interval
+            bounds = None if isinstance(interval, NoInterval) or _strays(sides[name], sides[self.leader]) else interval
+            worse = bounds is not None and bounds.high < 0.0
+            all_shown &= bounds is not None and bounds.high <= self.margin
+            ends = None if bounds is None else (bounds.low, bounds.high)
+            self._keep(name, sides[name], found.value, ends, n, n if worse else None, base)
+        self.history.append((n, {name: self.runners[name].value for name in self.left}))
+        self.left = [name for name in self.left if self.runners[name].out is None]
+        self.decided = all_shown
+
+    def _keep(
+        self, name: str, side: Side, gap: float, ends: tuple[float, float] | None, n: int, out: int | None,
+        base: float | None = None,
+    ) -> None:  # fmt: skip
+        value = float(side.values.mean()) if base is None else base + gap
+        low, high = (None, None) if ends is None else ends
+        self.runners[name] = Runner(name, value, low, high, n, self.sources[name].steps, out)
+
+    def result(self) -> Race:
+        def place(runner: Runner) -> tuple[bool, int, float]:
+            return runner.name != self.leader, -(runner.out or self.most + 1), -runner.value
+
+        runners = tuple(sorted(self.runners.values(), key=place))
+        return Race(
+            runners[0].value, self.leader, self.decided, runners, None, self.margin, self.confidence, self.rounds,
+            self.most, self.quantity, tuple(self.history),
+        )  # fmt: skip
+
+
+def _strays(*sides: Side) -> bool:
+    """Whether the guard barks at one of them, so that their difference is not to be trusted."""
+    return any(side.away() is not None for side in sides)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]

@@ -1,0 +1,176 @@
+"""Deciding while episodes come in: intervals that may be looked at again and again, and stopped at any of the looks.
+
+An interval that holds the truth with 95 % at one look fails far more often if one looks after every pair of episodes and
+stops when it is pleased. Here the whole run may fail with probability α. A *spending function* says how much of α may have
+been used up after n pairs of at most N (Lan and DeMets 1983):
+
+    α(n) = 0.9 α · [ ½ · n/N + ½ · log(n/2.5) / log(N/2.5) ]
+
+Half of it grows with n, which is best where a small difference needs nearly all N pairs, and half with log n, which is best
+where a large one needs few. A tenth of α is kept for what the normal approximation does not see. Under it, estimates after
+n₁ < n₂ < … pairs are a Brownian motion at the times n_k, and the level of each look follows from
+
+    P(the motion first leaves ± c_k √n_k at look k) = α(n_k) − α(n_{k−1}),    level_k = 2 Φ(−c_k),
+
+by integrating the density of those that have not left yet from look to look (Armitage, McPherson and Rowe 1969). Whoever
+estimates the spread from n values uses the same levels with Student's distribution, which makes the whole fail a little more
+often than α(N) (docs/experiments-deciding.md). The interval of each look is a *repeated confidence interval* (Jennison and
+Turnbull 1989): all of them together hold the truth with probability 1 − α.
+
+Success and failure need no approximation: `SignTest`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+
+import numpy as np
+
+FIRST = 5  # pairs before the first look
+EVERY = 20  # up to so many pairs there is a look after every pair
+GROWTH = 1.05  # from then on, a look has so many times the pairs of the look before; a choice
+KEPT = 0.9  # the share of α that is spent
+BEFORE = 2.5  # pairs at which log n begins to spend; a choice, half of the first look
+POINTS = 201  # of the grid that the density lives on; with 1,201 no level changes by more than 1 %
+LUCKY = 0.7  # how much more than √n the error may gain until the last look; a choice
+HOPELESS = 0.01  # below this chance of a verdict more pairs are not collected; a choice
+MOST_FIXED = 1e9  # pairs; a test that needs more is not worth telling
+FEW_FIXED = 1000  # pairs up to which Student's distribution matters
+
+
+def looks(most: int, together: int = 1, growth: float = GROWTH) -> tuple[int, ...]:
+    """After how many pairs to look; the last time at `most`. If pairs come `together`, only whole groups are looked at."""
+    found, n = [], FIRST
+    while n < most:
+        found.append(min(-(-n // together) * together, most))
+        n = n + 1 if n < EVERY and growth == GROWTH else max(n + 1, int(n * growth))
+    return tuple(dict.fromkeys([*found, most]))
+
+
+def spent(n: float, most: int, alpha: float) -> float:
+    """α(n): how much of α may have been used up after n pairs of at most `most`."""
+    if n >= most:
+        return KEPT * alpha
+    return KEPT * alpha * (n / most + math.log(n / BEFORE) / math.log(most / BEFORE)) / 2.0
+
+
+@functools.lru_cache(maxsize=64)
+def levels(when: tuple[int, ...], alpha: float) -> tuple[float, ...]:
+    """The two-sided level of the look after each of these numbers of pairs."""
+    from scipy import special
+
+    result: list[float] = []
+    at, mass = np.zeros(1), np.ones(1)  # where a motion that has not left yet may be, and with which probability
+    before, used = 0, 0.0
+    for n in when:
+        step, allowed = math.sqrt(n - before), spent(n, when[-1], alpha) - used
+        low, high = 0.0, 12.0 * math.sqrt(n)
+        for _ in range(60):
+            c = (low + high) / 2
+            leaves = float(((special.ndtr((-c - at) / step) + special.ndtr((at - c) / step)) * mass).sum())
+            low, high = (c, high) if leaves > allowed else (low, c)
+        result.append(2.0 * float(special.ndtr(-high / math.sqrt(n))))
+        grid = np.linspace(-high, high, POINTS)
+        weights = np.full(POINTS, grid[1] - grid[0])
+        weights[[0, -1]] /= 2
+        density = np.exp(-0.5 * np.square((grid[:, None] - at) / step)) @ mass / (step * math.sqrt(2.0 * math.pi))
+        at, mass, before, used = grid, density * weights, n, used + allowed
+    return tuple(result)
+
+
+class SignTest:
+    """Which of two policies succeeds more often, exactly, whatever their rates are.
+
+    Only pairs with one success tell. If both policies succeed equally often, either side wins such a pair with probability
+    ½, whatever else happened. So wins − losses is a fair walk, given in which pairs it moves. The distribution of walks that
+    have not left is kept from look to look, and at each look the walk may leave where that costs no more than α(n).
+    What is not used at one look, because a walk takes whole steps, is there for the next.
+    """
+
+    def __init__(self, most: int, alpha: float) -> None:
+        self.most, self.alpha, self.used = most, alpha, 0.0
+        self.moves, self.chance = 0, np.ones(1)  # chance[moves + s] of a walk that stands at s and has not left
+
+    def look(self, n: int, wins: int, losses: int) -> int:
+        """1 if the first is shown to succeed more often, −1 if the second is, 0 if neither is. Looks go forward in n."""
+        for _ in range(wins + losses - self.moves):
+            self.chance = np.convolve(self.chance, (0.5, 0.0, 0.5))
+        self.moves = wins + losses
+        distance = np.abs(np.arange(-self.moves, self.moves + 1))
+        allowed = spent(n, self.most, self.alpha) - self.used
+        far = np.bincount(distance, self.chance)[::-1].cumsum()[::-1]  # P(|s| ≥ 0), P(|s| ≥ 1), …
+        enough = int(np.searchsorted(-far, -allowed))  # the smallest distance that is rare enough
+        self.used += float(far[enough]) if enough < len(far) else 0.0
+        self.chance = np.where(distance >= enough, 0.0, self.chance)
+        return int(np.sign(wins - losses)) if abs(wins - losses) >= enough else 0
+
+    def can_still_tell(self, n: int, wins: int, losses: int) -> bool:
+        """Whether a verdict is possible at all if every pair to come is won by the side that leads."""
+        ahead = copy.deepcopy(self)
+        most, least = max(wins, losses), min(wins, losses)
+        return any(ahead.look(n + i, most + i, least) for i in range(1, self.most - n + 1))
+
+
+def paired_shares(wins: int, losses: int, n: int, level: float) -> tuple[float, float]:
+    """The interval of the difference of two success rates, from n pairs (Tango 1998): those d that a score test at this
+    two-sided level does not reject."""
+    from scipy import special
+
+    z = -float(special.ndtri(level / 2))
+
+    def away(d: float) -> float:
+        """The score statistic of d: how far the pairs are above it, in standard errors under it."""
+        b = -wins - losses + (2 * n - wins + losses) * d
+        rate = (math.sqrt(max(b * b + 8 * n * losses * d * (1.0 - d), 0.0)) - b) / (
+            4 * n
+        )  # of pairs that only the second wins
+        error = math.sqrt(max(n * (2.0 * rate + d * (1.0 - d)), 1e-12))
+        return (wins - losses - n * d) / error
+
+    found = (wins - losses) / n
+    ends = []
+    for edge, sign in ((-1.0, 1.0), (1.0, -1.0)):
+        inner, outer = found, edge
+        for _ in range(60):
+            middle = (inner + outer) / 2
+            inner, outer = (middle, outer) if sign * away(middle) <= z else (inner, middle)
+        ends.append(outer)
+    return ends[0], ends[1]
+
+
+def chance_to_decide(value: float, error: float, n: int, most: int, bounds: tuple[float, float]) -> float:
+    """How likely the last look will find the difference outside the bounds, (−margin, margin), judging by what is there.
+
+    The estimate at the last look is expected at the present one, ± what is not known yet. Its error may fall faster than
+    √n, because balancing and what is learnt of actions get better: it is taken to fall to LUCKY of that.
+    """
+    from scipy import special
+
+    last = LUCKY * error * math.sqrt(n / most)
+    spread = math.sqrt(max(error**2 - last**2, 0.0))
+    if spread == 0.0:
+        return 0.0 if bounds[0] <= value <= bounds[1] else 1.0
+    reach = 1.96 * last
+    above, below = bounds[1] + reach - value, value - bounds[0] + reach
+    return float(special.ndtr(-above / spread) + special.ndtr(-below / spread))
+
+
+def fixed_size(gap: float, spread: float, confidence: float, power: float = 0.8) -> int | None:
+    """How many on-policy pairs a test with a fixed number of them needs to tell a gap of this size, with this power."""
+    from scipy import special, stats
+
+    if not gap > 0.0 or not spread > 0.0 or not math.isfinite(spread / gap):
+        return None
+    tail = (1.0 - confidence) / 2
+    n = max(3.0, ((special.ndtri(1.0 - tail) + special.ndtri(power)) * spread / gap) ** 2)
+    if n > MOST_FIXED:
+        return None
+    n = math.ceil(n)
+    while n < FEW_FIXED:  # Student's distribution matters while pairs are few
+        t = stats.t.ppf(1.0 - tail, n - 1)
+        if stats.nct.sf(t, n - 1, gap / spread * math.sqrt(n)) >= power:
+            break
+        n += 1
+    return int(n)

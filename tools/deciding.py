@@ -1,0 +1,250 @@
+"""How often verdicts are wrong, and how many episodes they take: the proof behind docs/experiments-deciding.md.
+
+    python -m tools.deciding outcomes                                # success rates, P from 0.02 to 0.98, independent
+    python -m tools.deciding tracks cartpole --sampler auto --runs 300 --pairs 100 --store tracks
+    python -m tools.deciding tracks CartPole-v1 --policy model.zip --gamma 0.99 --sampler auto --runs 300 --store tracks
+    python -m tools.deciding wrong tracks/*.npz                      # of equal policies
+    python -m tools.deciding power tracks/cartpole-auto.npz tracks/cartpole-os.npz
+
+A *track* is a run of two equal policies with other starts and other luck, fitted after every look. A difference of the
+policies is added afterwards: a constant in every pair, which the fit takes as it is. So one track serves for every effect,
+given in standard deviations of the on-policy paired difference. *Fixed* is the paired t test on on-policy data with the
+number of pairs that gives it a power of 80 %. `most` is chosen for each test and effect so that its power is 80 % too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
+from evenroll.engine.blas import single_threaded_blas
+from evenroll.estimators.score_regression import ScoreRegression
+from evenroll.evaluation.pairs import Fitted, fitted, side_of, sources_for
+from evenroll.intervals.independent import Interval
+from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, levels, looks, paired_shares
+
+EFFECTS = (0.25, 0.5, 1.0)
+OTHER_LUCK = 500_000  # is added to the seed of the second of two equal policies
+
+
+def tracks(arguments: argparse.Namespace) -> None:
+    """Collect tracks, and store them: for every run and every look the differences, the fit's value, error and freedom."""
+    domain = load_domain(arguments.env)
+    env = domain or load_environment(arguments.env, None, None)
+    policy = None if arguments.policy is None else load_any_policy(arguments.policy)
+    when = list(range(FIRST, arguments.pairs + 1)) if arguments.every else list(looks(arguments.pairs))
+    values = np.full((arguments.runs, len(when), 5), np.nan)
+    gaps = np.zeros((arguments.runs, arguments.pairs))
+    started = time.perf_counter()
+    path = arguments.store / f"{arguments.env.replace(':', '-')}-{arguments.sampler.split(':')[0]}{'-every' * arguments.every}.npz"
+    arguments.store.mkdir(parents=True, exist_ok=True)
+    with single_threaded_blas():
+        for run in range(arguments.runs):
+            sources = [
+                sources_for(env, [policy], arguments.sampler, [None], gamma=arguments.gamma, seed=seed, horizon=None,
+                            deterministic=False, resets=arguments.resets)[0]
+                for seed in (run, OTHER_LUCK + run)
+            ]  # fmt: skip
+            for i, n in enumerate(when):
+                for source in sources:
+                    list(source.collect(n, None, at_once=True))
+                found = fitted(*(side_of(source, "return", n) for source in sources))
+                if found.fit is not None:
+                    fit = found.fit
+                    values[run, i] = fit.value, fit.error, fit.freedom, fit.unseen, fit.skewness
+            gaps[run] = found.gaps
+            if run % 20 == 19 or run + 1 == arguments.runs:
+                print(f"{arguments.env} {arguments.sampler}: {run + 1} runs, {time.perf_counter() - started:.0f} s", flush=True)
+                np.savez(path, when=when, values=values[: run + 1], gaps=gaps[: run + 1])
+
+
+class Tracks:
+    """Stored tracks. `verdicts` decides them, with a constant added to every pair."""
+
+    def __init__(self, path: Path) -> None:
+        stored = np.load(path)
+        self.name, self.when, self.values, self.gaps = path.stem, stored["when"], stored["values"], stored["gaps"]
+
+    def interval(self, run: int, i: int, level: float, plain: bool) -> tuple[float, float] | None:
+        n = int(self.when[i])
+        value, error, freedom, unseen, skewness = self.values[run, i]
+        gaps = self.gaps[run, :n]
+        if math.isnan(value):
+            return None
+        if plain:  # the mean of the pairs, and Student's t
+            half = float(stats.t.isf(level / 2, n - 1)) * gaps.std(ddof=1) / math.sqrt(n)
+            return gaps.mean() - half, gaps.mean() + half
+        fit = ScoreRegression(value, error, int(freedom), float(gaps.mean()) - value, unseen, skewness=skewness)
+        made = Fitted(gaps, fit).at(1.0 - level).interval
+        return (made.low, made.high) if isinstance(made, Interval) else None
+
+    def verdicts(self, most: int, shift: float, plain: bool = False, alpha: float = 0.05) -> tuple[np.ndarray, np.ndarray]:
+        """(verdict of every run: 1, −1 or 0; pairs that it took), where at most so many pairs are collected."""
+        whole = looks(most) if len(self.when) < self.gaps.shape[1] - FIRST else tuple(range(FIRST, most + 1))
+        steps = dict(zip(whole, levels(whole, alpha), strict=True))
+        at = [i for i, n in enumerate(self.when) if int(n) in steps]
+        assert {int(self.when[i]) for i in at} == set(whole), "the tracks have no such look"
+        verdict, taken = np.zeros(len(self.gaps), dtype=int), np.full(len(self.gaps), most)
+        for run in range(len(self.gaps)):
+            for i in at:
+                found = self.interval(run, i, steps[int(self.when[i])], plain)
+                if found is not None and (found[0] + shift > 0.0 or found[1] + shift < 0.0):
+                    verdict[run], taken[run] = (1 if found[0] + shift > 0.0 else -1), self.when[i]
+                    break
+        return verdict, taken
+
+
+def wrong(arguments: argparse.Namespace) -> None:
+    """How often equal policies are told apart."""
+    all_wrong = all_runs = 0
+    for path in arguments.tracks:
+        track = Tracks(path)
+        most = int(track.when[-1])
+        verdict, _ = track.verdicts(most, 0.0)
+        count, runs = int((verdict != 0).sum()), len(verdict)
+        all_wrong, all_runs = all_wrong + count, all_runs + runs
+        print(f"{track.name}: {_rate(count, runs)} of {runs} runs, at most {most} pairs, {len(track.when)} looks")
+    print(f"all: {_rate(all_wrong, all_runs)} of {all_runs} runs")
+
+
+def _rate(count: int, runs: int) -> str:
+    found = stats.binomtest(count, runs).proportion_ci(0.95)
+    return f"{count / runs:.4f} [{found.low:.4f}, {found.high:.4f}]"
+
+
+def power(arguments: argparse.Namespace) -> None:
+    """Episodes of each policy at 80 % power: balanced, on-policy with the same test, on-policy with a sequential t test."""
+    balanced, on_policy = Tracks(arguments.balanced), Tracks(arguments.on_policy)
+    deviation = float(on_policy.gaps.std(ddof=1))
+    ways = {"balanced": (balanced, False), "on-policy, the same test": (on_policy, False), "on-policy, t": (on_policy, True)}
+    for effect in EFFECTS:
+        fixed = fixed_size(effect, 1.0, 0.95)
+        print(f"effect {effect} (fixed size {fixed}):")
+        for name, (track, plain) in ways.items():
+            most, taken, reached = _at_power(track, effect * deviation, plain)
+            print(f"  {name}: {taken:.1f} pairs = {taken / fixed:.2f} of the fixed size, most {most}, power {reached:.2f}")
+
+
+def _at_power(track: Tracks, shift: float, plain: bool) -> tuple[int, float, float]:
+    """The smallest limit with a power of 80 % (or the largest there is), the mean number of pairs, and the power."""
+    limits = [int(n) for n in track.when]
+    low, high = 0, len(limits) - 1
+    while low < high:
+        middle = (low + high) // 2
+        verdict, _ = track.verdicts(limits[middle], shift, plain)
+        low, high = (low, middle) if float((verdict > 0).mean()) >= 0.8 else (middle + 1, high)
+    verdict, taken = track.verdicts(limits[low], shift, plain)
+    return limits[low], float(taken.mean()), float((verdict > 0).mean())
+
+
+def outcomes(arguments: argparse.Namespace) -> None:
+    """Success rates on independent data: wrong verdicts, coverage when stopped, and episodes against Barnard's test."""
+    rng = np.random.default_rng(arguments.seed)
+    count = runs = 0
+    for rate in (0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98):
+        for most in (50, 200):
+            found = [_outcome_run(rng, rate, rate, most) for _ in range(arguments.runs)]
+            wrong_ones, held = sum(v != 0 for v, _, _, _ in found), sum(low <= 0.0 <= high for _, _, low, high in found)
+            count, runs = count + wrong_ones, runs + len(found)
+            print(f"P = {rate}, most {most}: wrong {_rate(wrong_ones, len(found))}, interval holds 0 in {held / len(found):.4f}", flush=True)
+    print(f"all: wrong {_rate(count, runs)} of {runs} runs")
+    ratios = []
+    for first, second in ((0.5, 0.7), (0.5, 0.8), (0.5, 0.9), (0.8, 0.95), (0.1, 0.3), (0.2, 0.5), (0.3, 0.9)):
+        fixed = _barnard_size(first, second)
+        low, high = fixed // 2, 3 * fixed
+        while low < high:
+            most = (low + high) // 2
+            reached = np.mean([_outcome_run(rng, second, first, most)[0] > 0 for _ in range(1000)])
+            low, high = (low, most) if reached >= 0.8 else (most + 1, high)
+        found = [_outcome_run(rng, second, first, low) for _ in range(arguments.runs)]
+        taken, reached = np.mean([n for _, n, _, _ in found]), np.mean([v > 0 for v, _, _, _ in found])
+        held = np.mean([lo <= second - first <= hi for _, _, lo, hi in found])
+        ratios.append(taken / fixed)
+        print(f"{first} against {second}: Barnard {fixed} of each, here {taken:.1f} ({taken / fixed:.2f}), most {low}, power {reached:.2f}, "
+              f"interval holds {held:.3f}", flush=True)  # fmt: skip
+    print(f"mean ratio {np.mean(ratios):.3f}")
+
+
+def _outcome_run(rng: np.random.Generator, first: float, second: float, most: int) -> tuple[int, int, float, float]:
+    """(verdict, pairs, low, high) of one run, looked at after every pair, as evaluation/deciding.py does."""
+    a, b = rng.random(most) < first, rng.random(most) < second
+    wins, losses = np.cumsum(a & ~b), np.cumsum(b & ~a)
+    test = SignTest(most, 0.05)
+    when = looks(most)
+    steps = dict(zip(when, levels(when, 0.05), strict=True))
+    for n in when:
+        w, l = int(wins[n - 1]), int(losses[n - 1])
+        sign = test.look(n, w, l)
+        if sign or n == most:
+            low, high = paired_shares(w, l, n, steps[n])
+            if sign:
+                low, high = (max(low, 0.0), high) if sign > 0 else (low, min(high, 0.0))
+            else:
+                low, high = min(low, 0.0), max(high, 0.0)
+            return sign, n, low, high
+    raise AssertionError
+
+
+def _barnard_size(first: float, second: float, power: float = 0.8) -> int:
+    """The smallest number of episodes of each at which Barnard's two-sided test at 5 % has the power."""
+    rng = np.random.default_rng(0)
+    z = 1.96 + 0.8416
+    n = int(z**2 * (first * (1 - first) + second * (1 - second)) / (second - first) ** 2)
+    n = max(4, int(0.75 * n))
+    while True:
+        draws = rng.binomial(n, [first, second], (2000, 2))
+        pairs, counts = np.unique(draws, axis=0, return_counts=True)
+        seen = sum(c for (x, y), c in zip(pairs, counts, strict=True) if y > x and _barnard(int(x), int(y), n) <= 0.05)
+        if seen / 2000 >= power:
+            return n
+        n += max(1, n // 20)
+
+
+_known: dict[tuple[int, int, int], float] = {}
+
+
+def _barnard(x: int, y: int, n: int) -> float:
+    if (x, y, n) not in _known:
+        _known[x, y, n] = float(stats.barnard_exact([[x, y], [n - x, n - y]], n=16).pvalue)
+    return _known[x, y, n]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands: Any = parser.add_subparsers(required=True)
+    one = commands.add_parser("tracks")
+    one.add_argument("env")
+    one.add_argument("--policy")
+    one.add_argument("--gamma", type=float)
+    one.add_argument("--sampler", default="auto")
+    one.add_argument("--runs", type=int, default=300)
+    one.add_argument("--pairs", type=int, default=100)
+    one.add_argument("--resets", type=int)
+    one.add_argument("--every", action="store_true", help="look after every pair")
+    one.add_argument("--store", type=Path, default=Path("tracks"))
+    one.set_defaults(run=tracks)
+    one = commands.add_parser("wrong")
+    one.add_argument("tracks", type=Path, nargs="+")
+    one.set_defaults(run=wrong)
+    one = commands.add_parser("power")
+    one.add_argument("balanced", type=Path)
+    one.add_argument("on_policy", type=Path)
+    one.set_defaults(run=power)
+    one = commands.add_parser("outcomes")
+    one.add_argument("--runs", type=int, default=1000)
+    one.add_argument("--seed", type=int, default=0)
+    one.set_defaults(run=outcomes)
+    arguments = parser.parse_args(words)
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
