@@ -44,7 +44,10 @@ def tracks(arguments: argparse.Namespace) -> None:
     values = np.full((arguments.runs, len(when), 5), np.nan)
     gaps = np.zeros((arguments.runs, arguments.pairs))
     started = time.perf_counter()
-    path = arguments.store / f"{arguments.env.replace(':', '-')}-{arguments.sampler.split(':')[0]}{'-every' * arguments.every}.npz"
+    path = (
+        arguments.store
+        / f"{arguments.env.replace(':', '-')}-{arguments.sampler.split(':')[0]}{'-every' * arguments.every}.npz"
+    )
     arguments.store.mkdir(parents=True, exist_ok=True)
     with single_threaded_blas():
         for run in range(arguments.runs):
@@ -62,7 +65,9 @@ def tracks(arguments: argparse.Namespace) -> None:
                     values[run, i] = fit.value, fit.error, fit.freedom, fit.unseen, fit.skewness
             gaps[run] = found.gaps
             if run % 20 == 19 or run + 1 == arguments.runs:
-                print(f"{arguments.env} {arguments.sampler}: {run + 1} runs, {time.perf_counter() - started:.0f} s", flush=True)
+                print(
+                    f"{arguments.env} {arguments.sampler}: {run + 1} runs, {time.perf_counter() - started:.0f} s", flush=True
+                )
                 np.savez(path, when=when, values=values[: run + 1], gaps=gaps[: run + 1])
 
 
@@ -154,7 +159,10 @@ def outcomes(arguments: argparse.Namespace) -> None:
             found = [_outcome_run(rng, rate, rate, most) for _ in range(arguments.runs)]
             wrong_ones, held = sum(v != 0 for v, _, _, _ in found), sum(low <= 0.0 <= high for _, _, low, high in found)
             count, runs = count + wrong_ones, runs + len(found)
-            print(f"P = {rate}, most {most}: wrong {_rate(wrong_ones, len(found))}, interval holds 0 in {held / len(found):.4f}", flush=True)
+            print(
+                f"P = {rate}, most {most}: wrong {_rate(wrong_ones, len(found))}, interval holds 0 in {held / len(found):.4f}",
+                flush=True,
+            )
     print(f"all: wrong {_rate(count, runs)} of {runs} runs")
     ratios = []
     for first, second in ((0.5, 0.7), (0.5, 0.8), (0.5, 0.9), (0.8, 0.95), (0.1, 0.3), (0.2, 0.5), (0.3, 0.9)):

@@ -98,7 +98,9 @@ def evaluation(where: Any, policy: Callable[[], Any] | None = None, lanes: int =
         new = ("action_share", "quantities", "policy", "remark")  # domains' results had none when the files were made
         return numbers(evenroll.evaluate(where, seed=SEED, **PLAIN | {"episodes": 64} | options).to_json(), new)
     env = gym.vector.SyncVectorEnv([functools.partial(gym.make, where)] * lanes) if lanes else gym.make(where)
-    return numbers(evenroll.evaluate(env, policy(), seed=SEED, **PLAIN | {"episodes": 20, "gamma": 0.99} | options).to_json())
+    return numbers(
+        evenroll.evaluate(env, policy(), seed=SEED, **PLAIN | {"episodes": 20, "gamma": 0.99} | options).to_json()
+    )
 
 
 def paired(where: str, first: Callable[[], Any], second: Callable[[], Any], sampler: str) -> Any:

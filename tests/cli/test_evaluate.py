@@ -1,18 +1,15 @@
-"""Commands around one policy: evaluate and difference."""
+"""`evenroll evaluate`."""
 
 from __future__ import annotations
 
 import json
 
 import gymnasium as gym
-import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import evenroll
-from evenroll.cli.app import app
 from evenroll.domains.catalogue import get_domain
-from evenroll.policies import epsilon_greedy, save_policy
+from evenroll.policies import save_policy
 from tests.helpers import command
 
 
@@ -66,19 +63,6 @@ def test_own_policy_file_on_a_vector_environment(tmp_path) -> None:
     assert json.loads(run.stdout)["episodes"] == 7
     env = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
     assert evenroll.evaluate(env, tmp_path / "p.safetensors", episodes=7, resets=9).value == json.loads(run.stdout)["value"]
-
-
-def test_command(tmp_path) -> None:
-    for name, policy in (("a", get_domain("gridworld").policy()), ("b", epsilon_greedy(np.zeros(16, dtype=int), 4, 0.5))):
-        save_policy(policy, tmp_path / f"{name}.safetensors")
-    files = [str(tmp_path / f"{name}.safetensors") for name in "ab"]
-    run = ["difference", "evenroll/GridWorld-v0", "--policy", files[0], "--against", files[1], "--episodes", "40"]
-    result = CliRunner().invoke(app, [*run, "--json", "-"])
-    assert result.exit_code == 0
-    found = json.loads(result.output)
-    assert found["low"] < found["value"] < found["high"]
-    assert found["first"]["episodes"] == found["second"]["episodes"] == 40
-    assert "better" in CliRunner().invoke(app, run).output
 
 
 def test_evaluate_json_to_standard_output_is_nothing_but_json() -> None:

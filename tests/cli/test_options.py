@@ -28,7 +28,7 @@ def test_help_and_page_agree_with_the_program() -> None:
     assert Budget.of(None, None, None).episodes == DEFAULT_EPISODES == 100
     assert f"(default {DEFAULT_EPISODES})" in said("evaluate", "--episodes")
     assert f"[default: {DEFAULT_EPISODES}]" in said("collect", "--episodes")
-    assert f"[default: {DEFAULT_EPISODES}]" in said("difference", "--episodes")
+    assert f"(default {DEFAULT_EPISODES})" in said("difference", "--episodes")
     assert "the domain's, 1 for ENV" in said("evaluate", "--gamma")
     text = re.sub(r"\s+", " ", PAGE.read_text(encoding="utf-8"))
     assert f"{DEFAULT_EPISODES} episodes are collected unless you say otherwise" in text

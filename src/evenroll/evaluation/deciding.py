@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
 from evenroll.evaluation.pairs import Compared, Side, compared, side_of, together
 from evenroll.evaluation.sources import Source
@@ -97,18 +98,19 @@ class Looking:
         there  how many pairs the sources have from earlier runs; those have been looked at without a verdict
         after  is told of every look
         """
-        for n in self.when:
-            for source, known in zip(self.sources, there, strict=True):
-                if n > known:
-                    for _ in source.collect(n - known, None, at_once=True):
-                        pass
-            seen = n <= min(there) and n < self.most
-            decided = self.look(n) if self.signs is not None or not seen else None
-            if decided is None or seen:
-                continue
-            after(n, decided.found)
-            if decided.verdict != UNDECIDED or decided.why is not None:
-                return decided
+        with single_threaded_blas():
+            for n in self.when:
+                for source, known in zip(self.sources, there, strict=True):
+                    if n > known:
+                        for _ in source.collect(n - known, None, at_once=True):
+                            pass
+                seen = n <= min(there) and n < self.most
+                decided = self.look(n) if self.signs is not None or not seen else None
+                if decided is None or seen:
+                    continue
+                after(n, decided.found)
+                if decided.verdict != UNDECIDED or decided.why is not None:
+                    return decided
         raise AssertionError("the last look always has a verdict or a reason")
 
     def look(self, n: int) -> Decided:

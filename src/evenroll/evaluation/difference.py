@@ -269,7 +269,9 @@ def _telling(
 def _with_all(sources: Sequence[Source], results: Sequence[Evaluation], confidence: float, quantity: str) -> Difference:
     """The difference of all pairs, whose number did not depend on them."""
     sides = [side_of(source, quantity) for source in sources]
-    return _made(compared(sides[0], sides[1], confidence), results, confidence, quantity)
+    with single_threaded_blas():
+        found = compared(sides[0], sides[1], confidence)
+    return _made(found, results, confidence, quantity)
 
 
 def _made(found: Compared, results: Sequence[Evaluation], confidence: float, quantity: str) -> Difference:

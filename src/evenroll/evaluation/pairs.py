@@ -20,7 +20,6 @@ import numpy as np
 from evenroll.adapters.loading import load_domain
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.domain import Domain
-from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import DataError, SpecError
 from evenroll.estimators.action_part import ActionPart
 from evenroll.estimators.score_regression import ScoreRegression, action_parts, regress
@@ -160,7 +159,7 @@ def fitted(first: Side, second: Side) -> Fitted:
     gaps = first.values - second.values
     if float(np.ptp(gaps)) == 0.0:
         return Fitted(gaps, None)
-    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return Fitted(gaps, regress(gaps, first.parts() + [part.negative() for part in second.parts()], first.starts()))
 
 

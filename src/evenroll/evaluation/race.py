@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import DataError, Interrupted, SpecError
 from evenroll.estimators import get_estimator
 from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
@@ -190,7 +191,8 @@ def best(
     sources = sources_for(env, list(named.values()), sampler, no_data, seed=seed, **settings)
     race = _Running(dict(zip(named, sources, strict=True)), most, margin, confidence, quantity, progress)
     try:
-        race.run()
+        with single_threaded_blas():
+            race.run()
         result = race.result()
     except KeyboardInterrupt:
         data = tuple(source.rollouts(unfinished=False) for source in sources)
