@@ -4,7 +4,7 @@
     python -m tools.deciding tracks cartpole --sampler auto --runs 300 --pairs 100 --store tracks
     python -m tools.deciding tracks CartPole-v1 --policy model.zip --gamma 0.99 --sampler auto --runs 300 --store tracks
     python -m tools.deciding wrong tracks/*.npz                      # of equal policies
-    python -m tools.deciding power tracks/cartpole-auto.npz tracks/cartpole-os.npz
+    python -m tools.deciding power tracks/cartpole-auto.npz tracks/cartpole-os.npz tracks/cartpole-os-plain.npz
 
 A *track* is a run of two equal policies with other starts and other luck, fitted after every look. A difference of the
 policies is added afterwards: a constant in every pair, which the fit takes as it is. So one track serves for every effect,
@@ -46,7 +46,7 @@ def tracks(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
     path = (
         arguments.store
-        / f"{arguments.env.replace(':', '-')}-{arguments.sampler.split(':')[0]}{'-every' * arguments.every}.npz"
+        / f"{arguments.env.replace(':', '-')}-{arguments.sampler.split(':')[0]}{'-every' * arguments.every}{'-plain' * arguments.plain}.npz"
     )
     arguments.store.mkdir(parents=True, exist_ok=True)
     with single_threaded_blas():
@@ -56,9 +56,12 @@ def tracks(arguments: argparse.Namespace) -> None:
                             deterministic=False, resets=arguments.resets)[0]
                 for seed in (run, OTHER_LUCK + run)
             ]  # fmt: skip
-            for i, n in enumerate(when):
+            for i, n in enumerate(when if not arguments.plain else when[-1:]):
                 for source in sources:
                     list(source.collect(n, None, at_once=True))
+                if arguments.plain:
+                    found = Fitted(np.subtract(*(side_of(source, "return").values for source in sources)), None)
+                    continue
                 found = fitted(*(side_of(source, "return", n) for source in sources))
                 if found.fit is not None:
                     fit = found.fit
@@ -82,11 +85,11 @@ class Tracks:
         n = int(self.when[i])
         value, error, freedom, unseen, skewness = self.values[run, i]
         gaps = self.gaps[run, :n]
-        if math.isnan(value):
-            return None
         if plain:  # the mean of the pairs, and Student's t
             half = float(stats.t.isf(level / 2, n - 1)) * gaps.std(ddof=1) / math.sqrt(n)
             return gaps.mean() - half, gaps.mean() + half
+        if math.isnan(value):
+            return None
         fit = ScoreRegression(value, error, int(freedom), float(gaps.mean()) - value, unseen, skewness=skewness)
         made = Fitted(gaps, fit).at(1.0 - level).interval
         return (made.low, made.high) if isinstance(made, Interval) else None
@@ -113,7 +116,7 @@ def wrong(arguments: argparse.Namespace) -> None:
     for path in arguments.tracks:
         track = Tracks(path)
         most = int(track.when[-1])
-        verdict, _ = track.verdicts(most, 0.0)
+        verdict, _ = track.verdicts(most, 0.0, plain=track.name.endswith("-plain"))
         count, runs = int((verdict != 0).sum()), len(verdict)
         all_wrong, all_runs = all_wrong + count, all_runs + runs
         print(f"{track.name}: {_rate(count, runs)} of {runs} runs, at most {most} pairs, {len(track.when)} looks")
@@ -127,9 +130,9 @@ def _rate(count: int, runs: int) -> str:
 
 def power(arguments: argparse.Namespace) -> None:
     """Episodes of each policy at 80 % power: balanced, on-policy with the same test, on-policy with a sequential t test."""
-    balanced, on_policy = Tracks(arguments.balanced), Tracks(arguments.on_policy)
-    deviation = float(on_policy.gaps.std(ddof=1))
-    ways = {"balanced": (balanced, False), "on-policy, the same test": (on_policy, False), "on-policy, t": (on_policy, True)}
+    balanced, on_policy, plain = (Tracks(path) for path in (arguments.balanced, arguments.on_policy, arguments.plain))
+    deviation = float(plain.gaps.std(ddof=1))
+    ways = {"balanced": (balanced, False), "on-policy, the same test": (on_policy, False), "on-policy, t": (plain, True)}
     for effect in EFFECTS:
         fixed = fixed_size(effect, 1.0, 0.95)
         print(f"effect {effect} (fixed size {fixed}):")
@@ -236,6 +239,7 @@ def main(words: Sequence[str] | None = None) -> None:
     one.add_argument("--runs", type=int, default=300)
     one.add_argument("--pairs", type=int, default=100)
     one.add_argument("--resets", type=int)
+    one.add_argument("--plain", action="store_true", help="no fits: for a test of the plain differences")
     one.add_argument("--every", action="store_true", help="look after every pair")
     one.add_argument("--store", type=Path, default=Path("tracks"))
     one.set_defaults(run=tracks)
@@ -245,6 +249,7 @@ def main(words: Sequence[str] | None = None) -> None:
     one = commands.add_parser("power")
     one.add_argument("balanced", type=Path)
     one.add_argument("on_policy", type=Path)
+    one.add_argument("plain", type=Path)
     one.set_defaults(run=power)
     one = commands.add_parser("outcomes")
     one.add_argument("--runs", type=int, default=1000)

@@ -96,7 +96,7 @@ def test_the_sign_test_is_exact(moving: str) -> None:
                 assert verdict == np.sign(wins[n - 1] - losses[n - 1])
                 wrong += 1
                 break
-    assert wrong / total <= KEPT * 0.1
+    assert wrong / total <= 0.1
     if moving == "always":
         assert wrong / total > 0.06  # it is not merely silent
     walk = np.zeros(most, dtype=int)

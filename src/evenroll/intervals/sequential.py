@@ -99,7 +99,7 @@ class SignTest:
             self.chance = np.convolve(self.chance, (0.5, 0.0, 0.5))
         self.moves = wins + losses
         distance = np.abs(np.arange(-self.moves, self.moves + 1))
-        allowed = spent(n, self.most, self.alpha) - self.used
+        allowed = spent(n, self.most, self.alpha) / KEPT - self.used  # exact, so nothing is kept back
         far = np.bincount(distance, self.chance)[::-1].cumsum()[::-1]  # P(|s| ≥ 0), P(|s| ≥ 1), …
         enough = int(np.searchsorted(-far, -allowed))  # the smallest distance that is rare enough
         self.used += float(far[enough]) if enough < len(far) else 0.0
