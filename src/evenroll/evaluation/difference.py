@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +30,16 @@ from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, ev
 from evenroll.evaluation.interruption import result_so_far, with_data
 from evenroll.evaluation.looking import Look, beyond_floats
 from evenroll.evaluation.presenting import Presented, of_plain, page_piece
+from evenroll.evaluation.report_page import difference_page
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import EnvironmentSource, Source
 from evenroll.files.figures import save_figure
+from evenroll.files.pages import save_page
 from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
 from evenroll.samplers.table import SamplerLike
+from evenroll.text.calls import written_call
 from evenroll.text.numbers import precise, with_interval
 from evenroll.text.specs import whole_number
 
@@ -72,6 +75,7 @@ class Difference(Presented):
     first: Evaluation
     second: Evaluation
     interrupted: bool = False
+    _call: str | None = field(default=None, repr=False, compare=False)  # the Python line that made it, for `report`
 
     @property
     def half_width(self) -> float | None:
@@ -101,33 +105,50 @@ class Difference(Presented):
             save_figure(figure, path)
         return figure
 
+    def report(self, path: str | Path, command: str | None = None) -> Path:
+        """Write the verdict and both evaluations as one web page, with its pictures, that needs nothing else (`.html`).
+
+        command  the command that repeats the comparison, if it was not a call in Python
+        """
+        save_page(difference_page(self, command), path)
+        return Path(path)
+
     def _repr_html_(self) -> str:
         return page_piece(str(self), self.in_words(), None)
 
+    def number(self) -> str:
+        """The difference with its interval, as `print` begins."""
+        text = with_interval(self.value, self.low, self.high, "+", f"{100 * self.confidence:g} %")
+        return text + (" (no interval)" if self.low is None else "")
+
     def __str__(self) -> str:
-        number = with_interval(self.value, self.low, self.high, "+", f"{100 * self.confidence:g} %")
-        return f"{number}{' (no interval)' if self.low is None else ''}, {self.first.episodes} episodes each" + (
-            ", interrupted" if self.interrupted else ""
-        )
+        return f"{self.number()}, {self.first.episodes} episodes each" + (", interrupted" if self.interrupted else "")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of both evaluations, each once."""
+        return tuple(dict.fromkeys((*self.first.warnings, *self.second.warnings)))
 
     def in_words(self) -> str:
-        both = dict.fromkeys((*self.first.warnings, *self.second.warnings))
-        return self._found() + "".join(f" Warning: {text}." for text in both)
+        return self.worth() + "".join(f" Warning: {text}." for text in self.warnings)
 
-    def _found(self) -> str:
+    def verdict(self) -> str:
+        """Which policy is better, as far as the interval tells."""
+        if self.low is None or self.high is None:
+            return "Which is better cannot be told"
+        if self.low > 0.0:
+            return "The first policy is better"
+        return "The second policy is better" if self.high < 0.0 else "Which is better cannot be told yet"
+
+    def worth(self) -> str:
+        """The verdict, both values, and the interval of their difference with what to know about it."""
         half = self.half_width or 0.0
         values = f"{precise(self.first.value, half)} against {precise(self.second.value, half)}"
         if self.low is None or self.high is None:
-            return f"Which is better cannot be told: {values}; no interval: {self.why}."
-        if self.low > 0.0:
-            verdict = "The first policy is better"
-        elif self.high < 0.0:
-            verdict = "The second policy is better"
-        else:
-            verdict = "Which is better cannot be told yet"
+            return f"{self.verdict()}: {values}; no interval: {self.why}."
         note = "" if self.note is None else f" Note: {self.note}."
         low, high = precise(self.low, half, sign="+"), precise(self.high, half, sign="+")
-        return f"{verdict}: {values}, a difference of {low} … {high}.{note}"
+        return f"{self.verdict()}: {values}, a difference of {low} … {high}.{note}"
 
 
 def difference(
@@ -156,6 +177,7 @@ def difference(
              So an interrupted difference goes on: Ctrl-C raises `evenroll.Interrupted` with both in `rollouts`.
     warned   what is known beforehand and belongs into the results' warnings
     """
+    call = written_call("evenroll.difference", difference, locals())
     if whole_number("episodes", episodes, 1) < FEWEST:
         raise SpecError(f"a difference needs at least {FEWEST} episodes, not {episodes}")
     there = [0 if data is None else data.episodes for data in initial]
@@ -170,7 +192,7 @@ def difference(
     try:
         for source, known in zip(sources, there, strict=True):
             results.append(evaluate_source(source, look, Budget(episodes - known, None, None), confidence, progress))
-        return _compared(sources, [source.rollouts() for source in sources], results, confidence)
+        return replace(_compared(sources, [source.rollouts() for source in sources], results, confidence), _call=call)
     except KeyboardInterrupt:
         raise _interrupted(sources, look, confidence) from None
     except Exception as error:
