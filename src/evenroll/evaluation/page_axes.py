@@ -14,6 +14,8 @@ import numpy as np
 
 from evenroll.text.page import Html, element, joined
 
+Numbers = Sequence[float] | np.ndarray
+
 WIDE, NARROW = 520, 330  # pixels; what a column of the page has on a desktop, and on a phone of 390
 LEAST = 1e-290  # a range that is smaller has no round numbers in floating point
 LETTER = 7.2  # pixels that a digit of 12.5 pixels takes, with some air
@@ -107,12 +109,12 @@ class Frame:
         lines += [words(left, 14.0, names[1], "start")] if beside else []
         return cls(width, height, across, up, joined([*lines, below(across, width, height, names[0])]))
 
-    def line(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> Html:
+    def line(self, xs: Numbers, ys: Numbers, kind: str) -> Html:
         """A line through the points. It is broken where a number is missing."""
         parts = [" ".join(f"{n(self.x.at(a))},{n(self.y.at(b))}" for a, b in run) for run in runs(xs, ys)]
         return joined(element("polyline", points=part, class_=kind) for part in parts)
 
-    def band(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], kind: str) -> Html:
+    def band(self, xs: Numbers, low: Numbers, high: Numbers, kind: str) -> Html:
         """The area between two lines. It is broken where a number is missing."""
         parts = []
         for run in runs(xs, low, high):
@@ -121,7 +123,7 @@ class Frame:
             parts.append(element("polygon", points=" ".join(down + back), class_=kind))
         return joined(parts)
 
-    def dots(self, xs: Sequence[float], ys: Sequence[float], kind: str, radius: float) -> Html:
+    def dots(self, xs: Numbers, ys: Numbers, kind: str, radius: float) -> Html:
         there = [(a, b) for a, b in zip(xs, ys, strict=True) if math.isfinite(b)]
         return joined(element("circle", cx=n(self.x.at(a)), cy=n(self.y.at(b)), r=radius, class_=kind) for a, b in there)
 
@@ -158,7 +160,7 @@ def below(x: Axis, width: int, height: int, name: str) -> Html:
     return joined([*(words(at, height - 26.0, t) for at, t in inside), words(x.end, height - 6.0, name, "end")])
 
 
-def runs(*columns: Sequence[float]) -> list[list[tuple[float, ...]]]:
+def runs(*columns: Numbers) -> list[list[tuple[float, ...]]]:
     """Rows of columns, cut where a number is not finite."""
     found: list[list[tuple[float, ...]]] = [[]]
     for row in zip(*columns, strict=True):

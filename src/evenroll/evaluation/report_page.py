@@ -16,7 +16,7 @@ from evenroll.evaluation import report_parts as parts
 from evenroll.evaluation.difference_picture import paired
 from evenroll.evaluation.page_axes import limits
 from evenroll.evaluation.page_figures import MOST_DOTS, intervals_picture, pairs_picture, spread_picture
-from evenroll.text.page import Html, document, element, joined, table
+from evenroll.text.page import Html, document, element, table
 
 
 def page(
@@ -57,15 +57,22 @@ def evaluation_page(result: Any, command: str | None = None) -> str:
     sections = [
         parts.section("What was found", _charts(parts.settled(result), parts.returns(result)), name="found"),
         parts.section("Where the noise comes from", parts.noise(result), name="noise"),
-        parts.section("The same episodes in other numbers", parts.quantities(result), name="quantities"),
-        parts.section("How episodes ended", parts.endings(result), name="endings"),
-        parts.section("How far from on-policy, and where", parts.balance(result), parts.places(result), name="balance"),
-        parts.section("Settings", parts.settings(result), name="settings"),
-        parts.section("Repeat it", parts.repeated(result, command), name="repeat"),
+        _columns(
+            parts.section("In other numbers", parts.quantities(result), name="quantities"),
+            parts.section("How episodes ended", parts.endings(result), name="endings"),
+        ),
+        _columns(
+            parts.section("How far from on-policy", parts.balance(result), name="balance"),
+            parts.section("Where it is off", parts.places(result), name="places"),
+        ),
+        _columns(
+            parts.section("Settings", parts.settings(result), name="settings"),
+            parts.section("Repeat it", parts.repeated(result, command), name="repeat"),
+        ),
     ]
     title = f"What the policy is worth in {result.domain}"
     words = [result.worth()]
-    warnings, notes = parts.warnings_of(result), parts.notes_of(result)
+    warnings, notes = parts.warnings_of(result), [note for note in parts.notes_of(result) if note != result.note]
     return page("Evaluation of a policy", title, result.number(), words, warnings, notes, facts, sections)
 
 
@@ -80,32 +87,28 @@ def difference_page(result: Any, command: str | None = None) -> str:
     shared = _shared_range(both)
     rows = [(name, one.value, one.low, one.high) for name, one in zip(names, both, strict=True)]
     values = parts.figure(intervals_picture(rows, "value"), "Both values, each with its own interval")
-    sides = [
-        element(
-            "div", element("h3", f"The {name}"), parts.settled(one), parts.returns(one, shared), parts.noise(one), class_="side"
-        )
-        for name, one in zip(names, both, strict=True)
-    ]  # fmt: skip
-    details = [
-        joined([
-            element("h3", f"The {name}"), parts.quantities(one), parts.endings(one), parts.balance(one), parts.places(one),
-        ])
-        for name, one in zip(names, both, strict=True)
-    ]  # fmt: skip
+    sides, details = [], []
+    for name, one in zip(names, both, strict=True):
+        head, figures = element("h3", f"The {name}"), (parts.settled(one), parts.returns(one, shared), parts.noise(one))
+        tables = (parts.quantities(one), parts.endings(one), parts.balance(one), parts.places(one))
+        sides.append(element("div", head, *figures, class_="side"))
+        details.append(element("div", head, *tables))
     policies = {"first policy": first.policy, "second policy": second.policy}
     sections = [
         parts.section("Pair by pair", *_pairs(result), name="pairs"),
         parts.section("Both policies side by side", values, _beside(first, second), _charts(*sides), name="both"),
-        parts.section("More about each", _charts(*(element("div", d) for d in details)), name="more"),
-        parts.section("Settings", parts.settings(first, policies), name="settings"),
-        parts.section("Repeat it", parts.repeated(result, command), name="repeat"),
+        parts.section("More about each", _charts(*details), name="more"),
+        _columns(
+            parts.section("Settings", parts.settings(first, policies), name="settings"),
+            parts.section("Repeat it", parts.repeated(result, command), name="repeat"),
+        ),
     ]
     warnings = list(result.warnings)
     if result.low is None:
         warnings.append(f"There is no interval: {result.why or 'the reason is not known'}")
     if result.interrupted:
         warnings.append("Collecting was interrupted, so that fewer starts are compared than was asked for")
-    notes = [result.note] if result.note else []
+    notes: list[str] = []
     for name, one in zip(names, both, strict=True):
         notes += [f"{name}: {text}" for text in parts.notes_of(one)]
     title = f"{result.verdict()} in {first.domain}"
@@ -143,7 +146,7 @@ def _pairs(result: Any) -> list[Html]:
 
 def _beside(first: Any, second: Any) -> Html:
     """The main numbers of two evaluations in one table."""
-    rows = [("value", first.number(), second.number())]
+    rows: list[tuple[object, ...]] = [("value", first.number(), second.number())]
     rows += [("plain mean", *(str(one.mean) if one.mean is not None else "not known" for one in (first, second)))]
     for name in dict.fromkeys((*first.quantities, *second.quantities)):
         rows.append((name, *(str(one.quantities.get(name, "not known")) for one in (first, second))))
@@ -163,6 +166,11 @@ def _shared_range(results: Sequence[Any]) -> tuple[float, float] | None:
 
 def _charts(*figures: Html) -> Html:
     return element("div", *figures, class_="charts")
+
+
+def _columns(*sections: Html) -> Html:
+    """Sections side by side where the page is wide enough."""
+    return element("div", *sections, class_="columns")
 
 
 def _style() -> str:

@@ -113,7 +113,8 @@ def settled(result: Any) -> Html:
         return figure(None, caption, words=f"{NO_DATA}: how its estimate settled cannot be drawn.")
     try:
         with single_threaded_blas():
-            run = running(*result._looked, result.confidence)
+            seen, look = result._looked
+            run = running(seen, look, result.confidence)
     except EvenrollError as error:
         return figure(None, caption, words=f"It is not drawn: {error}.")
     keys = [
@@ -150,7 +151,8 @@ def noise(result: Any) -> Html:
     strips = [Html(svg(result.noise, width).replace("<svg ", f'<svg class="{kind}" ', 1)) for width, kind in
               ((WIDE, "wide"), (NARROW, "narrow"))]  # fmt: skip
     said = result.noise_in_words()
-    return element("figure", element("figcaption", caption), *strips, paragraph(sentence(said), kind="said") if said else "")
+    words = paragraph(sentence(said), kind="said") if said else ""
+    return element("figure", element("figcaption", caption), element("div", element("div", *strips), words, class_="noise"))
 
 
 def endings(result: Any) -> Html:
@@ -223,12 +225,15 @@ def places(result: Any) -> Html:
     with single_threaded_blas():
         found, cells = imbalance(data, policy), _cells(data, policy)
     chance = worst_by_chance(len(cells))
-    worst = sorted(cells, key=lambda cell: -abs(cell.z))[:SHOWN]
+    worst = _told_once(sorted(cells, key=lambda cell: -abs(cell.z)))[:SHOWN]
     if not worst:
         return paragraph(_balanced(found))
-    rows = [(cell.where, cell.action, f"{cell.taken:.4g}", f"{cell.expected:.4g}", _z(cell.z)) for cell in worst]
-    said = f"Of {len(cells):,} cells the {len(worst)} that are farthest off. By chance alone the worst would have |z| ≈ {chance:.1f}."
-    return joined([paragraph(_balanced(found)), table(("where", "action", "taken", "expected", "z"), rows, said)])
+    rows = [(_named(cell.where, cell.action), f"{cell.taken:.4g}", f"{cell.expected:.4g}", _z(cell.z)) for cell in worst]
+    said = (
+        f"Of {len(cells):,} cells the {len(worst)} that are farthest off, in standard deviations z of on-policy chance, "
+        f"which alone would give the worst a |z| of about {chance:.1f}."
+    )
+    return joined([paragraph(_balanced(found)), table(("where", "taken", "expected", "z"), rows, said)])
 
 
 def settings(result: Any, policies: Mapping[str, str | None] | None = None) -> Html:
@@ -263,8 +268,8 @@ def repeated(result: Any, command: str | None) -> Html:
         told = "This line gives the same numbers again; names without quotation marks are objects of your own program:"
         return joined([paragraph(told), _code(f"import evenroll\n\nresult = {result._call}")])
     return paragraph(
-        "The call that made it is not known here: it was a loop of your own, it was interrupted, or the result was read from "
-        "JSON or unpickled. The settings above and the same data give the same numbers.",
+        "The call that made it is not known here: it was a loop of your own, it was interrupted, or the result was read "
+        "from JSON or unpickled. The settings above and the same data give the same numbers.",
         kind="missing",
     )
 
@@ -316,6 +321,15 @@ def _balanced(found: Imbalance) -> str:
     if found.excess <= 1.0 + 2.0 * found.error:
         return f"The data is as balanced as on-policy data would be ({chance})."
     return f"The data is farther from balance than on-policy data would be ({chance})."
+
+
+def _told_once(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells without those that say the same of the other of two actions: what one lacks, the other has too much."""
+    told: list[Cell] = []
+    for cell in cells:
+        if not any(cell.where == other.where and abs(cell.z + other.z) < 1e-6 * (1.0 + abs(cell.z)) for other in told):
+            told.append(cell)
+    return told
 
 
 def _cells(data: Rollouts, policy: Policy) -> list[Cell]:

@@ -218,7 +218,7 @@ class Evaluation(Presented):
 
     def _remark(self) -> str:
         """What else there is to know: the plain mean beside another estimate, the noise, and what the source remarks."""
-        said = []
+        said: list[str | None] = []
         if self.low is not None and self.high is not None:
             if self.mean is not None and self.estimator != "mc" and not self.exact:
                 said.append(f"the plain mean of the returns is {self.mean}")
