@@ -45,11 +45,13 @@ def running_picture(run: Running, interval_name: str) -> Html | None:
 
 
 def spread_picture(
-    values: np.ndarray, value: float, interval: tuple[float, float] | None, name: str, shared: tuple[float, float] | None,
+    values: np.ndarray, value: float, interval: tuple[float, float] | None, name: str, counted: str, shared: tuple[float, float] | None = None,
 ) -> Html | None:  # fmt: skip
     """How values spread: each as a dot, or counted in bars where they are many; the estimate and its interval over them.
 
-    shared  the range of the axis, where several pictures are to have the same
+    name     of what is drawn, such as return
+    counted  of what there are many, such as episodes
+    shared   the range of the axis, where several pictures are to have the same
     """
     ends = () if interval is None else interval
     across = shared or limits(values, value, *ends)
@@ -67,7 +69,7 @@ def spread_picture(
                 element("circle", cx=n(x), cy=n(frame.y.start - DOT * (i + 0.7)), r=3.6, class_="dot") for x, i in stacked
             ]
         else:
-            frame = Frame.of(width, across, (0.0, 1.08 * float(counts.max())), (name, "episodes"), whole=True)
+            frame = Frame.of(width, across, (0.0, 1.08 * float(counts.max())), (name, counted), whole=True)
             shapes = [_bar(frame, a, b, int(c)) for a, b, c in zip(edges, edges[1:], counts, strict=False) if c]
         over = [frame.column(*interval, "band")] if interval is not None else []
         return frame.drawing(*shapes, *over, frame.upright(value, "estimate"))
@@ -122,11 +124,10 @@ def intervals_picture(rows: Sequence[tuple[str, float, float | None, float | Non
         marks.append(below(x, width, height, name))
         for i, (label, value, low, high) in enumerate(rows):
             y = 34 + 44 * i
-            kind = "estimate" if i == 0 else "second-line"
             marks.append(words(12, y - 12, label, "start", "label"))
             if low is not None and high is not None:
-                marks.append(element("line", x1=n(x.at(low)), x2=n(x.at(high)), y1=y, y2=y, class_=f"{kind} thick"))
-            marks.append(element("circle", cx=n(x.at(value)), cy=y, r=5.5, class_=f"{kind}-dot"))
+                marks.append(element("line", x1=n(x.at(low)), x2=n(x.at(high)), y1=y, y2=y, class_="estimate thick"))
+            marks.append(element("circle", cx=n(x.at(value)), cy=y, r=5.5, class_="estimate-dot"))
         return height, joined(marks)
 
     said = "; ".join(f"{label} {value:.5g}" + _between(low, high) for label, value, low, high in rows)

@@ -15,7 +15,7 @@ import numpy as np
 from evenroll.evaluation import report_parts as parts
 from evenroll.evaluation.difference_picture import paired
 from evenroll.evaluation.page_axes import limits
-from evenroll.evaluation.page_figures import MOST_DOTS, intervals_picture, pairs_picture, spread_picture
+from evenroll.evaluation.page_figures import FEW, MOST_DOTS, intervals_picture, pairs_picture, spread_picture
 from evenroll.text.page import Html, document, element, table
 
 
@@ -96,7 +96,7 @@ def difference_page(result: Any, command: str | None = None) -> str:
     policies = {"first policy": first.policy, "second policy": second.policy}
     sections = [
         parts.section("Pair by pair", *_pairs(result), name="pairs"),
-        parts.section("Both policies side by side", values, _beside(first, second), _charts(*sides), name="both"),
+        parts.section("Both policies side by side", _charts(values, _beside(first, second)), _charts(*sides), name="both"),
         parts.section("More about each", _charts(*details), name="more"),
         _columns(
             parts.section("Settings", parts.settings(first, policies), name="settings"),
@@ -134,12 +134,13 @@ def _pairs(result: Any) -> list[Html]:
     band = [("band", f"{parts.level(result)} interval")] if interval is not None else []
     dot = "a pair from one start" if len(gaps) <= MOST_DOTS else f"{MOST_DOTS} of the pairs, at even distances"
     keys = [("dot", dot), ("second", "running mean of the pairs"), ("estimate", "estimate, with the luck taken out"), *band]
-    spread = spread_picture(gaps, result.value, interval, "difference", None)
+    shape = ("dot", "a pair") if len(gaps) <= FEW else ("bar", "pairs")
+    spread = spread_picture(gaps, result.value, interval, "difference", "pairs")
     return [
         parts.paragraph(said),
         _charts(
             parts.figure(pairs_picture(gaps, result.value, interval), caption, keys),
-            parts.figure(spread, "How the differences spread", [("dot", "pairs"), ("estimate", "estimate"), *band]),
+            parts.figure(spread, "How the differences spread", [shape, ("estimate", "estimate"), *band]),
         ),
     ]
 

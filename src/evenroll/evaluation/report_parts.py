@@ -22,7 +22,7 @@ from evenroll.estimators.imbalance import Imbalance, imbalance
 from evenroll.evaluation.diagnosis import Cell, cells_of, worst_by_chance
 from evenroll.evaluation.noise_picture import svg
 from evenroll.evaluation.page_axes import NARROW, WIDE
-from evenroll.evaluation.page_figures import running_picture, spread_picture
+from evenroll.evaluation.page_figures import FEW, running_picture, spread_picture
 from evenroll.evaluation.running_estimate import running
 from evenroll.policies import External, Policy, TabularSoftmax
 from evenroll.text.numbers import precise
@@ -30,9 +30,16 @@ from evenroll.text.page import Html, element, html, joined, table
 
 NO_DATA = "This result was read from JSON or unpickled, without its episodes"
 TOO_LARGE = "The numbers span more than a picture can show."
-SHOWN = 8  # cells that are listed; a choice
+SHOWN = 6  # cells that are listed; a choice
 MOST_STEPS = 300_000  # steps in which places that are off are looked for: a second's work
-KEYS = {"band": "band", "plain-band": "plain-band", "estimate": "estimate", "second": "second-line", "dot": "dot"}
+KEYS = {
+    "band": "band",
+    "plain-band": "plain-band",
+    "estimate": "estimate",
+    "second": "second-line",
+    "dot": "dot",
+    "bar": "bar",
+}
 
 
 # ---- pieces that every report is made of ----------------------------------------------------------------------------
@@ -136,9 +143,9 @@ def returns(result: Any, shared: tuple[float, float] | None = None) -> Html:
     if float(np.ptp(values)) == 0.0:
         count = f"All {len(values):,} returns were equal" if len(values) > 1 else "There is one return"
         return figure(None, caption, words=f"{count}: {float(values[0]):.10g}. They have no spread to draw.")
-    keys = [("dot", "an episode" if len(values) <= 60 else "episodes"), ("estimate", "estimate")]
+    keys = [("dot", "an episode") if len(values) <= FEW else ("bar", "episodes"), ("estimate", "estimate")]
     keys += [("band", f"its {level(result)} interval")] if interval_of(result) else []
-    return figure(spread_picture(values, result.value, interval_of(result), "return", shared), caption, keys)
+    return figure(spread_picture(values, result.value, interval_of(result), "return", "episodes", shared), caption, keys)
 
 
 def noise(result: Any) -> Html:
@@ -233,6 +240,7 @@ def places(result: Any) -> Html:
         f"Of {len(cells):,} cells the {len(worst)} that are farthest off, in standard deviations z of on-policy chance, "
         f"which alone would give the worst a |z| of about {chance:.1f}."
     )
+    said += "" if isinstance(policy, TabularSoftmax) else " x0 is the first number of an observation."
     return joined([paragraph(_balanced(found)), table(("where", "taken", "expected", "z"), rows, said)])
 
 
@@ -262,10 +270,15 @@ def versions() -> dict[str, str]:
 
 def repeated(result: Any, command: str | None) -> Html:
     """The command or the line of Python that gives the same numbers again."""
+    again = (
+        "begins again, and without an interruption ends with more episodes"
+        if result.interrupted
+        else "gives the same numbers"
+    )
     if command is not None:
-        return joined([paragraph("This command gives the same numbers again:"), _code(command)])
+        return joined([paragraph(f"This command {again}:"), _code(command)])
     if result._call is not None:
-        told = "This line gives the same numbers again; names without quotation marks are objects of your own program:"
+        told = f"This line {again}; names without quotation marks are objects of your own program:"
         return joined([paragraph(told), _code(f"import evenroll\n\nresult = {result._call}")])
     return paragraph(
         "The call that made it is not known here: it was a loop of your own, it was interrupted, or the result was read "
