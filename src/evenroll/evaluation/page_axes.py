@@ -77,10 +77,11 @@ def round_ticks(low: float, high: float, count: int) -> list[tuple[float, str]]:
 
 
 def log_ticks(low: float, high: float, count: int) -> list[tuple[float, str]]:
-    """Both ends, and powers of ten between them that do not come too close to either."""
+    """Both ends, and powers of ten between them that come too close neither to the ends nor to each other."""
     span = math.log(high / low) or 1.0
-    between = [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
-    kept = [x for x in between if min(math.log(x / low), math.log(high / x)) / span > 1.0 / (2.0 * count)]
+    every = max(1, math.ceil(span / math.log(10.0) / count))
+    between = [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1, every)]
+    kept = [x for x in between if min(math.log(x / low), math.log(high / x)) / span > 0.8 / count]
     return [(x, f"{x:,.0f}") for x in sorted({low, *kept, high})]
 
 

@@ -45,7 +45,8 @@ def running_picture(run: Running, interval_name: str) -> Html | None:
 
 
 def spread_picture(
-    values: np.ndarray, value: float, interval: tuple[float, float] | None, name: str, counted: str, shared: tuple[float, float] | None = None,
+    values: np.ndarray, value: float, interval: tuple[float, float] | None, name: str, counted: str,
+    shared: tuple[float, float] | None = None,
 ) -> Html | None:  # fmt: skip
     """How values spread: each as a dot, or counted in bars where they are many; the estimate and its interval over them.
 
