@@ -54,7 +54,7 @@ _WHERE = {
     "save_minari": "collection.rollout_files",
     "diagnose": "evaluation.diagnosis",
     "difference": "evaluation.difference",
-    "Difference": "evaluation.difference",
+    "Difference": "evaluation.difference_result",
     "gate": "evaluation.gate",
     "best": "evaluation.race",
     "Race": "evaluation.race",
@@ -93,7 +93,8 @@ if TYPE_CHECKING:
     from evenroll.estimators import Estimator
     from evenroll.evaluation.collector import Collector
     from evenroll.evaluation.diagnosis import diagnose
-    from evenroll.evaluation.difference import Difference, difference
+    from evenroll.evaluation.difference import difference
+    from evenroll.evaluation.difference_result import Difference
     from evenroll.evaluation.evaluate import evaluate
     from evenroll.evaluation.gate import gate
     from evenroll.evaluation.plan import Plan, plan

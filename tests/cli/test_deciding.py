@@ -41,11 +41,13 @@ def test_difference(files: list[str]) -> None:
 def test_difference_until_decided(files: list[str], tmp_path: Path) -> None:
     run = ["difference", "gridworld", "--policy", files[0], "--against", files[1], "--until-decided", "--most", "60"]
     picture = tmp_path / "pairs.png"
-    result = CliRunner().invoke(app, [*run, "--plot", str(picture)])
+    page = tmp_path / "pairs.html"
+    result = CliRunner().invoke(app, [*run, "--plot", str(picture), "--report", str(page)])
     assert result.exit_code == 0
     assert "The first policy is better" in result.output
     assert "pairs of at most 60" in result.output
     assert picture.stat().st_size > 1000
+    assert "<h1>The first policy is better in gridworld</h1>" in page.read_text()
     found = json.loads(CliRunner().invoke(app, [*run, "--json", "-"]).output)
     assert (found["verdict"], found["most"]) == ("first", 60)
 
@@ -63,9 +65,11 @@ def test_options_that_do_not_go_together(files: list[str]) -> None:
         assert words in str(result.exception)
 
 
-def test_gate(files: list[str]) -> None:
+def test_gate(files: list[str], tmp_path: Path) -> None:
     run = ["gate", "gridworld", "--most", "40"]
-    passed = CliRunner().invoke(app, [*run, "--policy", files[0], "--against", files[1]])
+    page = tmp_path / "gate.html"
+    passed = CliRunner().invoke(app, [*run, "--policy", files[0], "--against", files[1], "--report", str(page)])
+    assert "not worse" in page.read_text()
     assert passed.exit_code == 0
     assert passed.output.startswith("PASS: ")
     assert passed.output.count("\n") == 1
@@ -79,11 +83,12 @@ def test_gate(files: list[str]) -> None:
 
 def test_best(files: list[str], tmp_path: Path) -> None:
     run = ["best", "gridworld", *(word for file in files for word in ("--policy", file)), "--most", "60"]
-    picture = tmp_path / "race.png"
-    result = CliRunner().invoke(app, [*run, "--plot", str(picture), "--margin", "3"])
+    picture, page = tmp_path / "race.png", tmp_path / "race.html"
+    result = CliRunner().invoke(app, [*run, "--plot", str(picture), "--report", str(page), "--margin", "3"])
     assert result.exit_code == 0
     assert "good is the best" in result.output
     assert "out at" in result.output
+    assert "<h1>good is the best</h1>" in page.read_text()
     assert picture.stat().st_size > 1000
     found = json.loads(CliRunner().invoke(app, [*run, "--json", "-"]).output)
     assert found["winner"] == "good"

@@ -28,6 +28,8 @@ from tests.helpers import command
         (("evaluate", "cartpole", "--episodes", "1000000000", "--plot", "p.docx"), "'docx' is not supported"),
         (("evaluate", "cartpole", "--episodes", "9", "--plot", "p.png"), "at least 10 episodes, not 9"),
         (("evaluate", "cartpole", "--episodes", "1000000000", "--json", "no/r.json"), "there is no directory no"),
+        (("evaluate", "cartpole", "--episodes", "1000000000", "--report", "no/r.html"), "there is no directory no"),
+        (("evaluate", "cartpole", "--episodes", "1000000000", "--report", "r.pdf"), "a name that ends in .html"),
         (("collect", "CartPole-v1", "--policy", "p.safetensors", "--out", "no/x.minari"), "there is no directory no"),
         (("evaluate", "Cartpole-v1", "--policy", "p.safetensors"), "Did you mean: `CartPole`?"),
         (("evaluate", "cartpole", "--sampler", "autos"), "did you mean auto?"),
@@ -80,3 +82,14 @@ def test_evaluate_is_the_same_in_python() -> None:
     run = command("evaluate", "gridworld", "--sampler", "os", "--episodes", "100", "--seed", "4", "--json", "-")
     assert json.loads(run.stdout)["value"] == package.evaluate("gridworld", sampler="os", episodes=100, seed=4).value
     assert package.evaluate("gridworld", sampler=package.ROS(5.0), steps=300).steps == 300
+
+
+def test_a_report_of_the_command_that_repeats_it(tmp_path) -> None:
+    """Beside JSON on standard output nothing else is printed; otherwise the file is named."""
+    arguments = ("evaluate", "gridworld", "--episodes", "30", "--seed", "2", "--report", "a <b>.html")
+    run = command(*arguments, "--json", "-", cwd=tmp_path)
+    page = (tmp_path / "a <b>.html").read_text()
+    found = evenroll.Evaluation.from_json(run.stdout)
+    assert found.number() in page
+    assert "evenroll evaluate gridworld --episodes 30 --seed 2 --report &#x27;a &lt;b&gt;.html&#x27; --json -" in page
+    assert "report: a <b>.html" in command(*arguments, cwd=tmp_path).stdout

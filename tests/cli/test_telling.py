@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def test_data_first_then_the_result(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "go on with: evenroll …" in order[0]  # said before the result is computed, which may take a while
     assert "40 episodes" in capsys.readouterr().out
     assert json.loads((tmp_path / "r.json").read_text())["episodes"] == 40
+
+
+def test_the_report_of_an_interrupted_run_says_so(tmp_path: Path) -> None:
+    found = replace(FOUND, interrupted=True)
+    with pytest.raises(typer.Exit):
+        telling.tell_interrupted(Interrupted("", find=lambda: found), None, "", None, tmp_path / "r.html")
+    assert "Collecting was interrupted" in (tmp_path / "r.html").read_text()
+    with pytest.raises(typer.Exit):
+        telling.tell_interrupted(Interrupted(""), None, "", None, tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()  # no result, no report
 
 
 def test_too_few_episodes_are_said(capsys: pytest.CaptureFixture[str]) -> None:

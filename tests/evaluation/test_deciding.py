@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 import evenroll
 from evenroll.errors import Interrupted, SpecError
 from evenroll.evaluation.deciding import Looking, Question
-from evenroll.evaluation.difference import Difference
+from evenroll.evaluation.difference_result import Difference
 from evenroll.evaluation.pairs import sources_for
 from evenroll.intervals.sequential import looks
 from tests.evaluation.test_pairs import Always, Coin

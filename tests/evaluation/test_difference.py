@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 import evenroll
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.evaluation.difference import Difference
+from evenroll.evaluation.difference_result import Difference
 from evenroll.evaluation.result import Evaluation
 from evenroll.policies import MLP, epsilon_greedy
 from tests.evaluation.test_looking import Rich

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +14,7 @@ from evenroll.study.experiments import METHODS, QUICK, targets
 from evenroll.study.palette import look_of
 from evenroll.study.report import write_report
 from evenroll.study.results import Results, Trialled
+from tests.browsers import TEXT_SIZES, opened
 from tests.study.conftest import RUN
 from tests.study.invented import exact
 from tests.study.test_experiments import NAMES
@@ -32,35 +29,12 @@ def test_the_page_is_one_file_and_says_how_small_it_is(run: Path) -> None:
     assert page.count('class="verdict"') > 15 + 3  # three of them count the verdicts
 
 
-def browser() -> str:
-    found = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("no chromium here: apt-get install chromium")
-    return found
-
-
-@contextmanager
-def opened(path: Path, width: int, scheme: str) -> Iterator[Any]:
-    """The page in a browser. Whoever opens it learns at the end of errors, and of requests that leave the machine."""
-    executable = browser()
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync.sync_playwright() as p:
-        chrome = p.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-        page = chrome.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        errors: list[str] = []
-        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: errors.append(str(e)))
-        page.on("request", lambda r: errors.append(r.url) if r.url.startswith("http") else None)
-        page.goto(f"file://{path}")
-        page.wait_for_selector("html[data-ready=yes]", timeout=20_000)
-        yield page
-        assert errors == []
-        chrome.close()
+READY = "html[data-ready=yes]"  # set by the page's script when it has drawn everything
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_the_page_in_a_browser(run: Path, width: int, scheme: str) -> None:
-    with opened(run / "report.html", width, scheme) as page:
+    with opened(run / "report.html", width, scheme, READY) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out of a phone
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
         assert dark == (scheme == "dark")
@@ -145,18 +119,6 @@ def test_a_page_with_two_figures_links_one_to_the_other(tmp_path: Path) -> None:
     assert "100 where a setting is varied" in page
 
 
-TEXT_SIZES = """() => {
-  const small = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const text = walker.currentNode.textContent.trim(), node = walker.currentNode.parentElement;
-    if (!text || ["SCRIPT", "STYLE"].includes(node.tagName) || !node.getClientRects().length) continue;
-    const svg = node.closest("svg"), scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
-    const size = parseFloat(getComputedStyle(node).fontSize) * scale;
-    if (size < 11) small.push([text, size]);
-  }
-  return small;
-}"""  # effective pixels, with the scale of the drawing that the text is in
-
 COLOURS = """() => {
   const found = new Map();
   for (const node of document.querySelectorAll("body, body *")) {
@@ -177,7 +139,7 @@ COLOURS = """() => {
 def test_text_is_legible_and_colours_are_those_of_ways_to_collect(run: Path, width: int, scheme: str) -> None:
     """No text is smaller than 11 pixels as it is shown, charts stand two in a row at most, actions and verdicts have no
     colour, and every colour that there is belongs to a method."""
-    with opened(run / "report.html", width, scheme) as page:
+    with opened(run / "report.html", width, scheme, READY) as page:
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         assert page.evaluate(TEXT_SIZES) == []
         assert page.evaluate("document.querySelectorAll('svg text').length") > 100

@@ -40,7 +40,7 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
         evaluate,
         (
             "evenroll evaluate gridworld --sampler ros:alpha=1000 --episodes 500",
-            "evenroll evaluate CartPole-v1 --policy model.zip --episodes 100 --gamma 0.99 --plot running.png",
+            "evenroll evaluate CartPole-v1 --policy model.zip --episodes 100 --gamma 0.99 --report result.html",
         ),
     ),
     (plan, ("evenroll plan CartPole-v1 --policy model.zip --gamma 0.99 --half-width 2%",)),

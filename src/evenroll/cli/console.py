@@ -122,6 +122,14 @@ def drawable(plot: Path | None) -> None:
     check_kind(plot)
 
 
+def reportable(report: Path | None) -> None:
+    """Refuse a report that could not be written, before any work is done."""
+    if report is not None:
+        from evenroll.files.pages import check_page
+
+        check_page(report)
+
+
 def significant(x: float | None, digits: int = 3) -> str:
     """A number, or a dash where there is none."""
     return "–" if x is None or x != x else f"{x:.{digits}g}"

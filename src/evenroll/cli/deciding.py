@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evenroll.cli.console import drawable, live_result, out, shown, writable
+from evenroll.cli.console import drawable, live_result, out, reportable, shown, writable
 from evenroll.cli.keeping import goes_on, keep_pair, places
 from evenroll.cli.options import (
     AnyArgument,
@@ -17,6 +17,7 @@ from evenroll.cli.options import (
     JsonOption,
     NormalizeOption,
     PolicyOption,
+    ReportOption,
     ResetsOption,
     SamplerOption,
     SeedOption,
@@ -63,6 +64,7 @@ def difference(
         Path | None, typer.Option(help="What --against collected before the interrupt.", metavar="FILE")
     ] = None,
     plot: PlotOption = None,
+    report: ReportOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Which of two policies is better, and by how much: both meet the same starts, so that luck with those cancels."""
@@ -71,11 +73,12 @@ def difference(
 
     writable(json_file)
     drawable(plot)
+    reportable(report)
     if not until_decided and most is not None:
         raise SpecError("--most is for --until-decided; --episodes says how many there are otherwise")
     env, policies, warned, discount = _loaded(env_name, (policy, against), normalize, gamma)
     initial = [None if path is None else load_rollouts(path, discount) for path in (initial_data, initial_against)]
-    where = places(json_file)
+    where = places(json_file, plot, report)
     limit = {"until": "decided", "most": most or 200} if until_decided else {"episodes": episodes}
     if until_decided and episodes is not None:
         raise SpecError("--until-decided takes --most, the largest number of episodes, not --episodes")
@@ -87,7 +90,7 @@ def difference(
                 progress=show, warned=warned, resets=resets, **limit,
             )  # fmt: skip
         tell(result, json_file, lambda: show_difference(result))
-        _draw(result, plot, json_file)
+        _draw(result, plot, report, json_file)
     except (EvenrollError, MemoryError) as error:
         files, said = keep_pair(getattr(error, "rollouts", None), env_name, where)
         if any(files):
@@ -100,7 +103,7 @@ def difference(
         files, said = keep_pair(stop.rollouts, env_name, where)
         if any(files):
             command = goes_on(initial_data=files[0], initial_against=files[1])
-        tell_interrupted(stop, json_file, said, command)
+        tell_interrupted(stop, json_file, said, command, report)
 
 
 def gate(
@@ -120,6 +123,7 @@ def gate(
     deterministic: DeterministicOption = False,
     resets: ResetsOption = None,
     normalize: NormalizeOption = None,
+    report: ReportOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """May this policy ship? Exit code 0: not worse than the other by more than the margin; 1: worse; 3: cannot be told."""
@@ -127,6 +131,7 @@ def gate(
     from evenroll.evaluation.gate import gate as run
 
     writable(json_file)
+    reportable(report)
     env, policies, warned, _ = _loaded(env_name, (policy, against), normalize, gamma)
     try:
         with live_result(most, json_file == "-") as show:
@@ -136,8 +141,10 @@ def gate(
                 warned=warned,
             )  # fmt: skip
     except Interrupted as stop:
-        tell_interrupted(stop, json_file, "", None)
+        tell_interrupted(stop, json_file, "", None, report)
     tell(result, json_file, lambda: out.print(shown(in_a_line(result)), soft_wrap=True))
+    if report is not None:
+        result.report(report, goes_on())
     raise typer.Exit(exit_code(result))
 
 
@@ -164,6 +171,7 @@ def best(
     resets: ResetsOption = None,
     normalize: NormalizeOption = None,
     plot: PlotOption = None,
+    report: ReportOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Which of several policies is the best: all meet the same starts, and those that are shown to be worse drop out."""
@@ -171,6 +179,7 @@ def best(
 
     writable(json_file)
     drawable(plot)
+    reportable(report)
     env, policies, warned, _ = _loaded(env_name, policy, normalize, gamma)
     names = _names(policy)
     try:
@@ -181,9 +190,9 @@ def best(
                 deterministic=deterministic, resets=resets, progress=show, warned=warned,
             )  # fmt: skip
     except Interrupted as stop:
-        tell_interrupted(stop, json_file, "", None)
+        tell_interrupted(stop, json_file, "", None, report)
     tell(result, json_file, lambda: show_race(result))
-    _draw(result, plot, json_file)
+    _draw(result, plot, report, json_file)
 
 
 def _loaded(
@@ -212,8 +221,12 @@ def _names(policies: Sequence[str]) -> list[str]:
     return names
 
 
-def _draw(result: Any, plot: Path | None, json_file: str | None) -> None:
+def _draw(result: Any, plot: Path | None, report: Path | None, json_file: str | None) -> None:
     if plot is not None:
         result.plot(plot)
         if json_file != "-":
             out.print(f"picture: {shown(plot)}")
+    if report is not None:
+        result.report(report, goes_on())
+        if json_file != "-":
+            out.print(f"report: {shown(report)}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from evenroll.cli import completion
-from evenroll.cli.console import drawable, err, live_result, out, shown, writable
+from evenroll.cli.console import drawable, err, live_result, out, reportable, shown, writable
 from evenroll.cli.keeping import goes_on, keep, kept, places
 from evenroll.cli.options import (
     POLICY_HELP,
@@ -21,6 +21,7 @@ from evenroll.cli.options import (
     IntervalOption,
     JsonOption,
     NormalizeOption,
+    ReportOption,
     ResetsOption,
     SamplerOption,
     SeedOption,
@@ -71,6 +72,7 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option(help="Running estimate and interval (.png, .pdf, .svg).", metavar="FILE")
     ] = None,
+    report: ReportOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
@@ -84,6 +86,7 @@ def evaluate(
 
     writable(json_file)
     drawable(plot)
+    reportable(report)
     loaded_domain = load_domain(domain)
     if loaded_domain is not None and envs is not None:
         raise SpecError("--envs is for environments; a domain runs a whole trial in compiled code")
@@ -106,7 +109,7 @@ def evaluate(
         warned=unnormalised(policy) if statistics is None else (),
     )  # fmt: skip
     _say_what_cannot_be_kept(source)
-    where = places(json_file, plot)
+    where = places(json_file, plot, report)
     try:
         total = None if budget.target else budget.episodes or budget.steps
         with live_result(total, json_file == "-") as show:
@@ -121,6 +124,10 @@ def evaluate(
             result.plot(plot)
             if json_file != "-":
                 out.print(f"running estimate: {shown(plot)}")
+        if report is not None:
+            result.report(report, goes_on())
+            if json_file != "-":
+                out.print(f"report: {shown(report)}")
     except Interrupted as stop:
         tell_stopping(stop.rollouts)
         new = stop.rollouts.episodes - (0 if initial is None else initial.episodes)
@@ -130,7 +137,8 @@ def evaluate(
         if episodes is None and steps is None and half_width is None:
             left["episodes"] = max(DEFAULT_EPISODES - new, 1)
         file, said = keep(stop.rollouts, domain, where) if new else (initial_data, "")
-        tell_interrupted(stop, json_file, said, None if file is None else goes_on(initial_data=file, **left))
+        command = None if file is None else goes_on(initial_data=file, **left)
+        tell_interrupted(stop, json_file, said, command, report)
     finally:
         source.close()
 

@@ -68,6 +68,9 @@ ForceOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(help="Base seed; the same seed gives the same numbers.", min=0, metavar="N")]
 JsonOption = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is standard output.")]
+ReportOption = Annotated[
+    Path | None, typer.Option(help="All that was found as one web page, with pictures (.html).", metavar="FILE")
+]
 WorkersOption = Annotated[
     int | None, typer.Option(help="How many; default: all cores. Results do not depend on it.", min=1, metavar="N")
 ]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from evenroll.cli.console import emit, err, out, shown, significant
+from evenroll.cli.keeping import goes_on
 from evenroll.cli.signals import exit_code
 from evenroll.errors import EvenrollError, Interrupted
 
 if TYPE_CHECKING:
     from evenroll.collection.rollouts import Rollouts
-    from evenroll.evaluation.difference import Difference
+    from evenroll.evaluation.difference_result import Difference
     from evenroll.evaluation.noise import NoiseBudget
     from evenroll.evaluation.race import Race
     from evenroll.evaluation.result import Evaluation
@@ -36,7 +38,9 @@ def tell_stopping(*data: Rollouts) -> None:
         _say(f"interrupted: {episodes:,} episodes are being kept, then looked at; a second Ctrl-C leaves out the look")
 
 
-def tell_interrupted(stop: Interrupted, json_file: str | None, said: str, command: str | None) -> NoReturn:
+def tell_interrupted(
+    stop: Interrupted, json_file: str | None, said: str, command: str | None, report: Path | None = None
+) -> NoReturn:
     """Say where the data is and how to go on, print and write what is known, and exit as an interrupted command does.
 
     The terminal may be gone (SIGHUP) and the disk full: neither keeps the other from being told. The result of much data
@@ -56,6 +60,8 @@ def tell_interrupted(stop: Interrupted, json_file: str | None, said: str, comman
             out.file.flush()
     try:
         emit({"interrupted": True, "value": None} if result is None else result.to_json(), json_file)
+        if result is not None and report is not None:
+            result.report(report, goes_on())
     except (EvenrollError, OSError) as error:
         _say(str(error))
     raise typer.Exit(exit_code())

@@ -119,7 +119,7 @@ def _diagnosis(data: Rollouts, model: Model) -> Diagnosis:
         balanced = score_regression(data, engine).value
     except NoEstimate:
         balanced = None
-    cells = _cells(observations, scores, spread, distribution, isinstance(engine, TabularSoftmax))
+    cells = cells_of(observations, scores, spread, distribution, isinstance(engine, TabularSoftmax))
     return Diagnosis(
         episodes=data.episodes,
         steps=data.steps,
@@ -134,7 +134,7 @@ def _diagnosis(data: Rollouts, model: Model) -> Diagnosis:
         repair_steps=repair_steps(found.excess, round(found.directions), data.steps, float(data.lengths.mean()))
         if off
         else 0,
-        chance=math.sqrt(2.0 * math.log(max(len(cells), 2))),
+        chance=worst_by_chance(len(cells)),
         cells=tuple(sorted(cells, key=lambda c: -abs(c.z))[:SHOWN]),
     )
 
@@ -156,7 +156,12 @@ def repair_steps(excess: float, directions: int, steps: int, length: float) -> i
     return taken
 
 
-def _cells(
+def worst_by_chance(cells: int) -> float:
+    """The |z| that the worst of so many cells has by chance alone."""
+    return math.sqrt(2.0 * math.log(max(cells, 2)))
+
+
+def cells_of(
     observations: np.ndarray, scores: np.ndarray, spread: np.ndarray, distribution: Distribution, table: bool
 ) -> list[Cell]:
     """Counts against expectations, for every state of a table, or for the lower, middle and upper third of each number."""

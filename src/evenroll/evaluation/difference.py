@@ -8,164 +8,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.errors import DataError, Interrupted, SpecError
+from evenroll.errors import Interrupted, SpecError
 from evenroll.estimators import get_estimator
-from evenroll.evaluation.deciding import ALIKE, FIRST_BETTER, SECOND_BETTER, UNDECIDED, Decided, Looking, Question
-from evenroll.evaluation.difference_picture import draw_pairs, paired
+from evenroll.evaluation.deciding import UNDECIDED, Decided, Looking, Question
+from evenroll.evaluation.difference_picture import paired
+from evenroll.evaluation.difference_result import Difference
 from evenroll.evaluation.evaluate import DEFAULT_EPISODES, DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
 from evenroll.evaluation.interruption import result_so_far, seen, with_data
 from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.pairs import Compared, compared, first_episodes, of_quantity, side_of, sources_for
-from evenroll.evaluation.presenting import Presented, of_plain, page_piece
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source
-from evenroll.files.figures import save_figure
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.sequential import fixed_size
 from evenroll.samplers.table import SamplerLike
-from evenroll.text.numbers import precise, with_interval
+from evenroll.text.calls import written_call
 from evenroll.text.specs import whole_number
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 FEWEST = 4  # episodes of each policy that a difference needs
-
-
-@dataclass(frozen=True)
-class Difference(Presented):
-    """How much more the first policy is worth than the second.
-
-    value       the estimate of the difference: the first policy's value minus the second's. It is made of the paired
-                returns, with the luck found in them taken out, and may differ a little from first.value − second.value.
-    low, high   the interval, which holds the true difference with probability `confidence`; None if there is none
-    confidence  the confidence of the interval
-    why         the reason why there is no interval; None if there is one
-    note        what to know about the interval, or None
-    alone       the half-width if each policy had met its own starts, for comparison; None if one has no interval
-    first       the evaluation of the first policy
-    second      the evaluation of the second policy
-    interrupted  whether collecting was interrupted, so that fewer starts are compared than was asked for
-    quantity    what is compared: return, or success
-    verdict     what was decided, if it was to be decided: first (is better by more than the margin), second, alike (they
-                differ by less than the margin), undecided; for a gate: not worse, worse, undecided. Otherwise None.
-    margin      how large a difference counts
-    most        how many pairs of episodes there could have been at most, if it was to be decided
-    undecided   the reason why nothing was decided; None if something was
-    fixed_size  about how many on-policy pairs a test with a fixed number of them needs to see, with a probability of 80 %,
-                that a difference as large as the one found is beyond the margin; None if it is not beyond it, or unknown
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    confidence: float
-    why: str | None
-    note: str | None
-    alone: float | None
-    first: Evaluation
-    second: Evaluation
-    interrupted: bool = False
-    quantity: str = "return"
-    verdict: str | None = None
-    margin: float = 0.0
-    most: int | None = None
-    undecided: str | None = None
-    fixed_size: int | None = None
-
-    @property
-    def pairs(self) -> int:
-        """How many pairs of episodes are compared."""
-        return min(self.first.episodes, self.second.episodes)
-
-    @property
-    def half_width(self) -> float | None:
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
-
-    @property
-    def rollouts(self) -> tuple[Rollouts | None, Rollouts | None]:
-        """The data of both policies; None in a result that was read from JSON or unpickled."""
-        return self.first.rollouts, self.second.rollouts
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any] | str) -> Difference:
-        """The result of which `to_json` has told, without its data. What this version does not know is left out."""
-        return of_plain(cls, told, first=Evaluation.from_json, second=Evaluation.from_json)
-
-    def plot(self, path: str | Path | None = None) -> Figure:
-        """The difference of every pair of episodes, their running mean, and the interval of what was found.
-
-        If there is a `path`, the picture is saved there, in the format that its name says.
-        """
-        first, second = self.rollouts
-        if first is None or second is None:
-            raise DataError("a result that was read from JSON or unpickled has no data to draw: compare again")
-        interval = None if self.low is None or self.high is None else (self.low, self.high)
-        figure = draw_pairs(paired(first.returns, second.returns), self.value, interval, self.confidence, str(self))
-        if path is not None:
-            save_figure(figure, path)
-        return figure
-
-    def _repr_html_(self) -> str:
-        return page_piece(str(self), self.in_words(), None)
-
-    def __str__(self) -> str:
-        number = with_interval(self.value, self.low, self.high, "+", f"{100 * self.confidence:g} %")
-        return f"{number}{' (no interval)' if self.low is None else ''}, {self.first.episodes} episodes each" + (
-            ", interrupted" if self.interrupted else ""
-        )
-
-    def in_words(self) -> str:
-        both = dict.fromkeys((*self.first.warnings, *self.second.warnings))
-        return self._found() + "".join(f" Warning: {text}." for text in both)
-
-    def _values(self, half: float) -> str:
-        if self.quantity == "success":
-            shares = [one.quantities["success"].value for one in (self.first, self.second)]
-            return f"success in {100 * shares[0]:.3g} % against {100 * shares[1]:.3g} %"
-        return f"{precise(self.first.value, half)} against {precise(self.second.value, half)}"
-
-    def _found(self) -> str:
-        half = self.half_width or 0.0
-        values = self._values(half)
-        if self.low is None or self.high is None:
-            return f"Which is better cannot be told: {values}; no interval: {self.why}."
-        note = "" if self.note is None else f" Note: {self.note}."
-        low, high = precise(self.low, half, sign="+"), precise(self.high, half, sign="+")
-        return f"{self._verdict()}: {values}, a difference of {low} … {high}.{self._took()}{note}"
-
-    def _verdict(self) -> str:
-        assert self.low is not None
-        assert self.high is not None
-        beyond = f" by more than {self.margin:g}" if self.margin else ""
-        if self.verdict is None:
-            if self.low > 0.0:
-                return "The first policy is better"
-            return "The second policy is better" if self.high < 0.0 else "Which is better cannot be told yet"
-        if self.verdict == UNDECIDED:
-            return f"Undecided ({self.undecided})"
-        return {
-            FIRST_BETTER: f"The first policy is better{beyond}",
-            SECOND_BETTER: f"The second policy is better{beyond}",
-            ALIKE: f"They differ by less than {self.margin:g}",
-        }.get(self.verdict, f"The first policy is {self.verdict} than the second{beyond}")
-
-    def _took(self) -> str:
-        if self.verdict is None:
-            return ""
-        text = f" That took {self.pairs} pairs of at most {self.most}."
-        if self.fixed_size is None or self.verdict in (UNDECIDED, ALIKE):
-            return text
-        return (
-            f"{text} A test with a number of pairs that is fixed beforehand, on-policy, would need about {self.fixed_size}."
-        )
 
 
 def difference(
@@ -205,6 +71,7 @@ def difference(
               So an interrupted difference goes on: Ctrl-C raises `evenroll.Interrupted` with both in `rollouts`.
     warned    what is known beforehand and belongs into the results' warnings
     """
+    call = written_call("evenroll.difference", difference, locals())
     if until not in (None, "decided"):
         raise SpecError(f"until must be 'decided' or be left out, not {until!r}")
     if until is not None and episodes is not None:
@@ -212,11 +79,12 @@ def difference(
     if until is None and margin != 0.0:
         raise SpecError("a margin is for until='decided'; otherwise the interval shows how large the difference is")
     question = None if until is None else Question(margin)
-    return ask(
+    found = ask(
         env, first, second, question, sampler=sampler, pairs=episodes if until is None else most, quantity=quantity,
         gamma=gamma, seed=seed, confidence=confidence, horizon=horizon, deterministic=deterministic, resets=resets,
         initial=initial, progress=progress, warned=warned,
     )  # fmt: skip
+    return replace(found, _call=call)
 
 
 def ask(

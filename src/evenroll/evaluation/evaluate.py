@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenroll.collection.rollouts import Rollouts
@@ -20,6 +20,7 @@ from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import within
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
 from evenroll.samplers.table import SamplerLike
+from evenroll.text.calls import written_call
 from evenroll.text.specs import share, whole_number
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "score", 100
@@ -120,6 +121,7 @@ def evaluate(
     Ctrl-C raises `evenroll.Interrupted`, a KeyboardInterrupt with `rollouts` and `result`: what had finished before it.
     Whatever else is raised once there is data (also by `progress`) has it as `rollouts`.
     """
+    call = written_call("evenroll.evaluate", evaluate, locals())
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
     source = source_of(
@@ -127,7 +129,7 @@ def evaluate(
         resets=resets,
     )  # fmt: skip
     try:
-        return evaluate_source(source, look, budget, confidence, progress)
+        return replace(evaluate_source(source, look, budget, confidence, progress), _call=call)
     finally:
         source.close()
 

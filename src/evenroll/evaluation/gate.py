@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from evenroll.evaluation.deciding import NOT_WORSE, WORSE, Question
-from evenroll.evaluation.difference import Difference, ask
+from evenroll.evaluation.difference import ask
+from evenroll.evaluation.difference_result import Difference
 from evenroll.evaluation.evaluate import Progress
 from evenroll.samplers.table import SamplerLike
 

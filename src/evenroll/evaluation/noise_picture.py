@@ -21,6 +21,9 @@ WORDS = {
 }  # fmt: skip
 
 
+ROOM_FOR_TWO = 400  # pixels from which on the legend has two columns
+
+
 @dataclass(frozen=True)
 class Segment:
     """A part of the strip: what it is, and its share of the variance."""
@@ -60,7 +63,7 @@ def in_characters(budget: NoiseBudget, width: int = 48) -> list[tuple[str, str, 
 def svg(budget: NoiseBudget, width: int = 640) -> str:
     """A strip with its legend, as a piece of SVG that stands alone or inside a page. Text takes the page's colour."""
     height, row, x, drawn = 26, 22, 0.0, []
-    found = segments(budget)
+    found, columns = segments(budget), 2 if width >= ROOM_FOR_TWO else 1
     for part in found:
         span = width * part.share
         drawn.append(
@@ -69,17 +72,17 @@ def svg(budget: NoiseBudget, width: int = 640) -> str:
         )
         x += span
     for i, part in enumerate(found):
-        left, top = (i % 2) * width / 2, height + 12 + (i // 2) * row
+        left, top = (i % columns) * width / columns, height + 12 + (i // columns) * row
         drawn.append(f'<rect x="{left:.0f}" y="{top}" width="12" height="12" fill="{COLOURS[part.name]}"/>')
         drawn.append(
             f'<text x="{left + 18:.0f}" y="{top + 11}" font-size="13" fill="currentColor" '
             f'font-family="system-ui, sans-serif">{escape(part.label)}</text>'
         )
-    total = height + 12 + -(-len(found) // 2) * row
+    total = height + 12 + -(-len(found) // columns) * row
     said = escape("variance of one return: " + ", ".join(part.label for part in found))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" width="{width}" height="{total}" '
-        f'role="img" aria-label="{said}">{"".join(drawn)}</svg>'
+        f'role="img" aria-label="{said}"><title>{said}</title>{"".join(drawn)}</svg>'
     )
 
 

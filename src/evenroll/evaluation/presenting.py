@@ -14,7 +14,7 @@ from evenroll.evaluation.noise import NoiseBudget
 from evenroll.evaluation.noise_picture import svg
 
 T = TypeVar("T")
-NOT_TOLD = ("rollouts", "_looked")  # data, and what only a running program knows
+NOT_TOLD = ("rollouts", "_looked", "_call")  # data, and what only a running program knows
 
 
 class Presented:

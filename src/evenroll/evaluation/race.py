@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +26,17 @@ from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, ev
 from evenroll.evaluation.interruption import with_data
 from evenroll.evaluation.looking import Look
 from evenroll.evaluation.pairs import Side, compared, side_of, sources_for, together
-from evenroll.evaluation.presenting import Presented, of_plain
+from evenroll.evaluation.presenting import Presented, of_plain, page_piece
+from evenroll.evaluation.race_page import race_page
 from evenroll.evaluation.race_picture import draw_race
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source
 from evenroll.files.figures import save_figure
+from evenroll.files.pages import save_page
 from evenroll.intervals.independent import NoInterval
 from evenroll.intervals.sequential import FIRST, levels, looks
 from evenroll.samplers.table import SamplerLike
+from evenroll.text.calls import written_call
 from evenroll.text.numbers import precise
 from evenroll.text.specs import whole_number
 
@@ -95,6 +98,7 @@ class Race(Presented):
     most: int
     quantity: str
     history: tuple[tuple[int, dict[str, float]], ...] = ()
+    _call: str | None = field(default=None, repr=False, compare=False)  # the Python line that made it, for `report`
 
     @property
     def episodes(self) -> int:
@@ -128,6 +132,14 @@ class Race(Presented):
         if path is not None:
             save_figure(figure, path)
         return figure
+
+    def report(self, path: str | Path, command: str | None = None) -> Path:
+        """Write the race as one web page that needs nothing else (`.html`). `command` is what repeats it, if it was one."""
+        save_page(race_page(self, command), path)
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        return page_piece(str(self), self.in_words(), None)
 
     def __str__(self) -> str:
         equal = self.episodes and self.rounds * len(self.runners)
@@ -177,6 +189,7 @@ def best(
     fresh     how many fresh episodes the winner's value comes from: by default half as many as it ran; 0 for none
     The other arguments are those of `difference`.
     """
+    call = written_call("evenroll.best", best, locals())
     named = dict(policies) if isinstance(policies, Mapping) else {str(i + 1): p for i, p in enumerate(policies)}
     if len(named) < 2:
         raise SpecError("a race needs at least two policies")
@@ -193,7 +206,7 @@ def best(
     try:
         with single_threaded_blas():
             race.run()
-        result = race.result()
+        result = replace(race.result(), _call=call)
     except KeyboardInterrupt:
         data = tuple(source.rollouts(unfinished=False) for source in sources)
         message = f"interrupted after {race.rounds} rounds (error.rollouts, error.result)"

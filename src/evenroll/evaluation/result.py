@@ -12,8 +12,10 @@ from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import DataError
 from evenroll.evaluation.noise import NoiseBudget
 from evenroll.evaluation.presenting import Presented, of_plain, page_piece
+from evenroll.evaluation.report_page import evaluation_page
 from evenroll.evaluation.running_estimate import draw_running, running
 from evenroll.files.figures import save_figure
+from evenroll.files.pages import save_page
 from evenroll.text.numbers import precise, with_interval
 
 if TYPE_CHECKING:
@@ -79,7 +81,8 @@ class Evaluation(Presented):
     rollouts               The data itself. It is None in a result that was read from JSON or unpickled.
 
     `float(result)` is the value, `print(result)` a line. `to_json`, `from_json` and `to_frame` are for other programs,
-    `plot` draws how the estimate came about, and a notebook shows the result as a piece of its page.
+    `plot` draws how the estimate came about, `report` writes a web page, and a notebook shows the result as a piece of its
+    page.
     """
 
     value: float
@@ -121,6 +124,7 @@ class Evaluation(Presented):
     noise: NoiseBudget | None = None
     rollouts: Rollouts | None = field(default=None, repr=False, compare=False)
     _looked: Any = field(default=None, repr=False, compare=False)  # (Seen, Look), from which `plot` makes earlier estimates
+    _call: str | None = field(default=None, repr=False, compare=False)  # the Python line that made it, for `report`
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any] | str) -> Evaluation:
@@ -145,6 +149,14 @@ class Evaluation(Presented):
             save_figure(figure, path)
         return figure
 
+    def report(self, path: str | Path, command: str | None = None) -> Path:
+        """Write all that was found as one web page, with its pictures, that needs nothing else (`.html`).
+
+        command  the command that repeats the evaluation, if it was not a call in Python
+        """
+        save_page(evaluation_page(self, command), path)
+        return Path(path)
+
     def _repr_html_(self) -> str:
         return page_piece(str(self), self.in_words(), self.noise)
 
@@ -157,51 +169,58 @@ class Evaluation(Presented):
         """The value itself, if the data determines it up to rounding. The estimate may be off by its imbalance."""
         return (self.low + self.high) / 2 if self.exact and self.low is not None and self.high is not None else None
 
-    def __str__(self) -> str:
+    def number(self) -> str:
+        """The value with its interval, as `print` begins."""
         if self._known is not None:
-            text = f"{self._known:.10g}, exact up to rounding"
-        else:
-            text = with_interval(self.value, self.low, self.high, level=f"{100 * self.confidence:g} %")
-            text += " (no interval)" if self.low is None else ""
-        text += f", {self.episodes} episodes"
+            return f"{self._known:.10g}, exact up to rounding"
+        text = with_interval(self.value, self.low, self.high, level=f"{100 * self.confidence:g} %")
+        return text + (" (no interval)" if self.low is None else "")
+
+    def __str__(self) -> str:
+        text = f"{self.number()}, {self.episodes} episodes"
         worth = self.on_policy_episodes
-        if worth is not None and not self.exact and self.interval == "score" and worth > WORTH_A_WORD * self.episodes:
+        if worth is not None and self.gains:
             text += f", as precise as ~{float(f'{worth:.2g}'):,.0f} on-policy ones"
         return text + (", interrupted" if self.interrupted else "")
 
+    @property
+    def gains(self) -> bool:
+        """Whether on-policy sampling would need so many more episodes for the same interval that it is worth a word."""
+        worth = self.on_policy_episodes
+        return worth is not None and not self.exact and self.interval == "score" and worth > WORTH_A_WORD * self.episodes
+
     def in_words(self) -> str:
         """What was found: the value, its interval, what the same precision costs on-policy, and what to beware of."""
-        return self._found() + "".join(f" Warning: {text}." for text in self.warnings)
+        return self.worth() + self._remark() + "".join(f" Warning: {text}." for text in self.warnings)
 
-    def _found(self) -> str:
+    def worth(self) -> str:
+        """The value, its interval with what to know about it, and what the same precision costs on-policy."""
         if self.low is None or self.high is None:
-            remark = "" if self.remark is None else f" {self.remark[0].upper()}{self.remark[1:]}."
-            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}.{remark}"
+            return f"The policy is worth about {self.value:.5g}; no interval: {self.why}."
         level = f"{100 * self.confidence:g} %"
         if self._known is not None:
-            text = f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."
-        else:
-            number, half = with_interval(self.value, self.low, self.high), self.half_width or 0.0
-            number = number if "±" in number else precise(self.value, half)
-            text = f"The policy is worth {number} ({level}: {precise(self.low, half)} … {precise(self.high, half)})."
-            text += f" Note: {self.note}." if self.note else ""
-        if self.on_policy_episodes is not None and not self.exact and self.interval == "score":
+            return f"The policy is worth {self._known:.10g}, exact up to rounding: {self.note}."
+        number, half = with_interval(self.value, self.low, self.high), self.half_width or 0.0
+        number = number if "±" in number else precise(self.value, half)
+        text = f"The policy is worth {number} ({level}: {precise(self.low, half)} … {precise(self.high, half)})."
+        text += f" Note: {self.note}." if self.note else ""
+        if self.on_policy_episodes is not None and self.gains:
             times = self.on_policy_episodes / self.episodes
-            if times <= WORTH_A_WORD:
-                return text + self._remark()
             text += f" On-policy sampling would need about {self.on_policy_episodes:,.0f} episodes for this ({times:.2g}×)."
-        return text + self._remark()
+        return text
+
+    def noise_in_words(self) -> str:
+        """One sentence on where the noise of the returns comes from; nothing where that is not known."""
+        if self.noise is None or self.exact:
+            return ""
+        known = self.sampler != "os" or self.action_share != 0.0
+        return self.noise.in_words(self.episodes, known, self.estimator == "score")
 
     def _remark(self) -> str:
         """What else there is to know: the plain mean beside another estimate, the noise, and what the source remarks."""
-        said = []
-        if self.mean is not None and self.estimator != "mc" and not self.exact:
-            said.append(f"the plain mean of the returns is {self.mean}")
-        if self.noise is not None and not self.exact:
-            said.append(
-                self.noise.in_words(
-                    self.episodes, self.sampler != "os" or self.action_share != 0.0, self.estimator == "score"
-                )
-            )
-        said += [text for text in (self.no_resets, self.remark) if text]
-        return "".join(f" {text[0].upper()}{text[1:]}." for text in said if text)
+        said: list[str | None] = []
+        if self.low is not None and self.high is not None:
+            if self.mean is not None and self.estimator != "mc" and not self.exact:
+                said.append(f"the plain mean of the returns is {self.mean}")
+            said += [self.noise_in_words(), self.no_resets]
+        return "".join(f" {text[0].upper()}{text[1:]}." for text in (*said, self.remark) if text)

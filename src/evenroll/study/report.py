@@ -28,6 +28,8 @@ from evenroll.study.report_text import about, differences, size
 from evenroll.study.results import Results
 from evenroll.study.tables import FinalTable, table
 from evenroll.study.targets import PaperTarget, label
+from evenroll.text.page import common_style, element, joined
+from evenroll.text.page import table as grid
 
 VERDICTS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNDECIDED: ("unsure", "?")}  # kind and sign of the badge
 
@@ -41,7 +43,7 @@ def write_report(done: Sequence[PaperTarget], results: Results, path: Path, scal
     links = ["idea", *(["claims"] if judged else []), *there, "differences"]
     words = {"idea": "the idea", "differences": "where we differ"}
     page = Template(_asset("report.html")).substitute(
-        css=_asset("report.css") + _colours(drawn.values()),
+        css=common_style() + _asset("report.css") + _colours(drawn.values()),
         script=_asset("report.js"),
         data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/"),
         size=size(scale, there),
@@ -128,12 +130,6 @@ def _section(target: PaperTarget, results: Results, there: Sequence[str]) -> str
     return f'{head}<div class="bar" id="legend-{name}"></div><div class="charts" id="charts-{name}"></div>'
 
 
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{h}</th>" for h in heads)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
-
-
 def _settings() -> str:
     """Tables 1 and 2 of the paper, and what the policies are worth."""
     rows = []
@@ -152,13 +148,13 @@ def _settings() -> str:
     heads = (
         "domain", "γ", "horizon", "mean length", "v(π)", "Var[return]", "BPG k", "BPG α", "ROS α", "ROS α, initial data",
     )  # fmt: skip
-    return "<h3>Tables 1 and 2: settings</h3>" + _grid(heads, rows)
+    return "<h3>Tables 1 and 2: settings</h3>" + grid(heads, rows)
 
 
 def _table(found: FinalTable) -> str:
     rows = []
     for method in found.methods:
-        row = [f"<b>{html.escape(label(method))}</b>"]
+        row: list[str] = [label(method)]
         for domain in found.domains:
             cell = found.cells[method, domain]
             notes = [f"/ OS-MC: {cell.against_os}"]
@@ -169,10 +165,10 @@ def _table(found: FinalTable) -> str:
             if cell.published is not None:
                 notes.append(f"published {cell.published}")
                 notes.append(f"measured / published: {cell.measured.over(cell.published)}")
-            row.append(str(cell.measured) + "".join(f"<small>{note}</small>" for note in notes))
+            row.append(joined([cell.measured, *(element("small", note) for note in notes)]))
         rows.append(row)
     return (
-        _grid(("final MSE", *(html.escape(t) for t in found.titles)), rows)
+        grid(("final MSE", *found.titles), rows)
         + '<p class="soft">± one standard error; brackets: 95 %. The evaluation policies are not the authors’: compare the '
         "ratios to OS-MC rather than the errors. A smaller run ends earlier, with larger errors.</p>"
     )
