@@ -87,7 +87,7 @@ def test_json_picture_refusals_and_interrupts(tmp_path: Any) -> None:
 
     with pytest.raises(Interrupted) as error:
         evenroll.best(Noisy(), {"a": Always(20), "b": Always(21)}, progress=stop, resets=0)
-    assert error.value.result.rounds == 8
+    assert (error.value.result.rounds, error.value.result.interrupted) == (8, True)
     assert [data.episodes for data in error.value.rollouts] == [8, 8]
 
 

@@ -131,13 +131,9 @@ def show_race(result: Race) -> None:
     for title in ("policy", "estimate", "against the leader", "episodes", "steps", ""):
         table.add_column(title, justify="left" if title in ("policy", "") else "right", overflow="fold")
     for runner in result.runners:
-        leads = runner.name == result.winner
         gap = "" if runner.low is None or runner.high is None else f"{runner.low:+.3g} … {runner.high:+.3g}"
-        state = (
-            ("best" if result.decided else "leads") if leads else "left" if runner.out is None else f"out at {runner.out}"
-        )
         table.add_row(
-            shown(runner.name), significant(runner.value, 4), gap, str(runner.episodes), f"{runner.steps:,}", state,
-            style="bold" if leads else None,
+            shown(runner.name), significant(runner.value, 4), gap, str(runner.episodes), f"{runner.steps:,}",
+            result.state(runner), style="bold" if runner.name == result.winner else None,
         )  # fmt: skip
     out.print(table)

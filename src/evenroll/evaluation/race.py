@@ -85,6 +85,7 @@ class Race(Presented):
     rounds       how many episodes the winner ran in the race
     most         how many it could have been at most
     history      after each look the rounds, and the estimates of those that were left, by name
+    interrupted  whether the race was interrupted, so that the policies that are left could have run longer
     """
 
     value: float
@@ -98,6 +99,7 @@ class Race(Presented):
     most: int
     quantity: str
     history: tuple[tuple[int, dict[str, float]], ...] = ()
+    interrupted: bool = False
     _call: str | None = field(default=None, repr=False, compare=False)  # the Python line that made it, for `report`
 
     @property
@@ -109,6 +111,12 @@ class Race(Presented):
     def steps(self) -> int:
         """How many steps were taken in all, the fresh ones included."""
         return sum(runner.steps for runner in self.runners) + (0 if self.fresh is None else self.fresh.steps)
+
+    def state(self, runner: Runner) -> str:
+        """How a policy fared, in a word or three."""
+        if runner.name == self.winner:
+            return "best" if self.decided else "leads"
+        return "left" if runner.out is None else f"out at {runner.out}"
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any] | str) -> Race:
@@ -160,7 +168,7 @@ class Race(Presented):
                 text += f" ± {self.fresh.half_width:.2g}"
         else:
             text += ". Its value is that of the race, in which it was the luckiest too, so expect a little less"
-        return text + "."
+        return text + ("; it was interrupted." if self.interrupted else ".")
 
 
 def best(
@@ -210,7 +218,11 @@ def best(
     except KeyboardInterrupt:
         data = tuple(source.rollouts(unfinished=False) for source in sources)
         message = f"interrupted after {race.rounds} rounds (error.rollouts, error.result)"
-        raise Interrupted(message, rollouts=data, find=lambda: race.result() if race.history else None) from None
+
+        def find() -> Race | None:
+            return replace(race.result(), interrupted=True) if race.history else None
+
+        raise Interrupted(message, rollouts=data, find=find) from None
     except Exception as error:
         with_data(error, *sources)
         raise

@@ -7,7 +7,7 @@ from typing import Any
 from evenroll.evaluation import report_parts as parts
 from evenroll.evaluation.page_axes import Frame, limits, picture
 from evenroll.evaluation.page_figures import intervals_picture
-from evenroll.evaluation.report_page import page
+from evenroll.evaluation.report_page import charts, page
 from evenroll.text.page import Html, table
 
 
@@ -27,8 +27,8 @@ def race_page(result: Any, command: str | None = None) -> str:
         words="No policy has an interval against the leader.",
     )
     sections = [
-        parts.section("The race", race, name="race"),
-        parts.section("Everybody's place", _places(result), against, name="places"),
+        parts.section("The race", charts(race, against), name="race"),
+        parts.section("Everybody's place", _places(result), name="places"),
     ]
     warnings: list[str] = []
     if not result.decided:
@@ -37,8 +37,8 @@ def race_page(result: Any, command: str | None = None) -> str:
         fresh = result.fresh
         warnings += [text for text in parts.warnings_of(fresh) if text not in warnings]
         sections.append(parts.section(
-            "The winner on fresh episodes", parts.paragraph(fresh.worth()), parts.settled(fresh), parts.returns(fresh),
-            name="fresh",
+            "The winner on fresh episodes", parts.paragraph(fresh.worth()),
+            charts(parts.settled(fresh), parts.returns(fresh)), name="fresh",
         ))  # fmt: skip
         sections.append(parts.section("Settings", parts.settings(fresh), name="settings"))
     sections.append(parts.section("Repeat it", parts.repeated(result, command), name="repeat"))
@@ -77,10 +77,8 @@ def race_lines(result: Any) -> Html | None:
 def _places(result: Any) -> Html:
     rows = []
     for runner in result.runners:
-        leads = runner.name == result.winner
-        state = (
-            ("best" if result.decided else "leads") if leads else "left" if runner.out is None else f"out at {runner.out}"
-        )
         gap = "–" if runner.low is None or runner.high is None else f"{runner.low:+.3g} … {runner.high:+.3g}"
-        rows.append((runner.name, f"{runner.value:.5g}", gap, f"{runner.episodes:,}", f"{runner.steps:,}", state))
+        rows.append(
+            (runner.name, f"{runner.value:.5g}", gap, f"{runner.episodes:,}", f"{runner.steps:,}", result.state(runner))
+        )
     return table(("policy", "estimate", "against the leader", "episodes", "steps", "state"), rows)

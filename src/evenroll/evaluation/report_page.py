@@ -54,7 +54,7 @@ def evaluation_page(result: Any, command: str | None = None) -> str:
     if result.mean is not None and result.estimator != "mc":
         facts.append(("plain mean of the returns", str(result.mean)))
     sections = [
-        parts.section("What was found", _charts(parts.settled(result), parts.returns(result)), name="found"),
+        parts.section("What was found", charts(parts.settled(result), parts.returns(result)), name="found"),
         parts.section("Where the noise comes from", parts.noise(result), name="noise"),
         _columns(
             parts.section("In other numbers", parts.quantities(result), name="quantities"),
@@ -95,8 +95,8 @@ def difference_page(result: Any, command: str | None = None) -> str:
     policies = {"first policy": first.policy, "second policy": second.policy}
     sections = [
         parts.section("Pair by pair", *_pairs(result), name="pairs"),
-        parts.section("Both policies side by side", _charts(values, _beside(first, second)), _charts(*sides), name="both"),
-        parts.section("More about each", _charts(*details), name="more"),
+        parts.section("Both policies side by side", charts(values, _beside(first, second)), charts(*sides), name="both"),
+        parts.section("More about each", charts(*details), name="more"),
         _columns(
             parts.section("Settings", parts.settings(first, policies), name="settings"),
             parts.section("Repeat it", parts.repeated(result, command), name="repeat"),
@@ -136,7 +136,7 @@ def _pairs(result: Any) -> list[Html]:
     spread = spread_picture(gaps, result.value, interval, "difference", "pairs")
     return [
         parts.paragraph(said),
-        _charts(
+        charts(
             parts.figure(pairs_picture(gaps, result.value, interval), caption, keys),
             parts.figure(spread, "How the differences spread", [shape, ("estimate", "estimate"), *band]),
         ),
@@ -163,7 +163,7 @@ def _shared_range(results: Sequence[Any]) -> tuple[float, float] | None:
     return limits(*(one.rollouts.returns for one in results), *ends)
 
 
-def _charts(*figures: Html) -> Html:
+def charts(*figures: Html) -> Html:
     return element("div", *figures, class_="charts")
 
 
