@@ -27,7 +27,6 @@ from evenroll.policies.external import External
 from evenroll.samplers import Sampler
 
 GAMMA = 1.0  # a minibatch of PPO counts every step alike, so the balance does (docs/learn.md has the measurement)
-CHUNK = 1024  # observations that go through the network at once when earlier steps are scored again
 LEARNING = 6  # the branch of the seed tree for actions to learn from
 NO_BALANCE = (
     "the actions of this policy come from {0}, which cannot be balanced{1}: the actions of Discrete, MultiDiscrete, "
@@ -46,8 +45,12 @@ class BalancedDraws:
 
     def __init__(self, policy: Any, sampler: Sampler, seed: tuple[int, ...], lanes: int) -> None:
         self.policy, self.kind = policy, policy.action_dist
-        self.engine, self._write, self._read = _reading(policy)
-        self.projection = projection_of(policy.action_net.in_features)
+        layer = policy.action_net
+        if not isinstance(layer, torch.nn.Linear):
+            raise SpecError(f"the policy's action_net is a {type(layer).__name__}, no linear layer: it cannot be balanced")
+        self.projection = projection_of(layer.in_features)
+        width = layer.in_features if self.projection is None else self.projection.shape[1]
+        self.engine, self._write, self._read = reading(policy, width)
         self.lanes = Lanes(self.engine, sampler, (*seed, LEARNING), gamma=GAMMA, lanes=lanes)
         self._begin = {name: array.copy() for name, array in self.lanes.state().items() if name != "rng"}
         self._latent: torch.Tensor | None = None
@@ -142,18 +145,17 @@ class BalancedDraws:
 
     def _encode_into(self, rows: np.ndarray) -> None:
         assert self._latent is not None
-        features, width = self._latent.detach().cpu().numpy(), self.engine.features_dim
+        features, width = _numpy(self._latent), self.engine.features_dim
         rows[:, :width] = features if self.projection is None else features @ self.projection
         self._write(self.kind.distribution, rows[:, width:])
 
 
-def _reading(policy: Any) -> tuple[External, Callable[[Any, np.ndarray], None], Callable[[np.ndarray], torch.Tensor]]:
-    """(engine, write, read): `write` puts a distribution into outputs [n, …], `read` makes the tensor of drawn rows."""
-    kind, layer = policy.action_dist, policy.action_net
-    if not isinstance(layer, torch.nn.Linear):
-        raise SpecError(f"the policy's action_net is a {type(layer).__name__}, not a linear layer: nothing can be balanced")
-    projection = projection_of(layer.in_features)
-    width = layer.in_features if projection is None else projection.shape[1]
+def reading(policy: Any, width: int) -> tuple[External, Callable[[Any, np.ndarray], None], Callable[[np.ndarray], torch.Tensor]]:
+    """(engine, write, read) for a policy of which so many features are balanced.
+
+    `write` puts a distribution into outputs [n, …], `read` makes the tensor of the rows that were drawn.
+    """
+    kind = policy.action_dist
     if type(kind) is DiagGaussianDistribution:
         return External(width, gaussian=kind.action_dim), _write_gaussian, _read_real
     if type(kind) is CategoricalDistribution:
