@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -60,11 +61,9 @@ class EarlierRollouts:
     def _score_again(self, model: Any, whole: Any, before: int) -> None:
         """Give the first steps the values and log-probabilities of the present policy."""
         model.policy.set_training_mode(False)
-        old = {key: part[:before] for key, part in whole.observations.items()} if isinstance(whole.observations, dict) else (
-            whole.observations[:before]
-        )  # fmt: skip
-        actions = whole.actions[:before].reshape(-1, whole.actions.shape[-1])
-        discrete = model.action_space.__class__.__name__ == "Discrete"
+        old = _joined([part["observations"] for part in self.kept])
+        actions = whole.actions[:before].reshape(-1, whole.actions.shape[-1]).astype(np.float32)
+        discrete = isinstance(model.action_space, gym.spaces.Discrete)
         values, log_probs, at = [], [], 0
         with torch.no_grad():
             for rows in _chunks(_flat(old)):
