@@ -3,8 +3,9 @@
     python tools/gradient_error.py --tasks CartPole-v1 Hopper-v5 --steps 512 2048 --out build/gradients
     python tools/gradient_error.py --tasks CartPole-v1 --methods os auto auto@gamma=0.99 auto@features=products
 
-The policy of each task is a PPO model of Stable-Baselines3 that was trained for a while (seed 0) and is then frozen. A repeat
-collects steps in one environment from a reset on, and estimates three gradients with respect to all of the actor's weights:
+The policy of each task is a PPO model of Stable-Baselines3 that was trained for a while (seed 0) and is then frozen. A
+repeat collects steps in one environment from a reset on, and estimates three gradients with respect to all weights of the
+actor:
 
     ppo        the mean of Â ∇ log π, with Stable-Baselines3's generalised advantages (λ = 0.95, the model's critic), which
                are shifted and scaled to mean 0 and variance 1: PPO's first gradient, of all its data at once

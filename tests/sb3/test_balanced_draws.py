@@ -18,7 +18,12 @@ from evenroll.sb3 import BalancedPPO
 from tests.helpers import Walk
 
 torch.set_num_threads(1)
-SPACES = [gym.spaces.Discrete(3), gym.spaces.MultiDiscrete([2, 3]), gym.spaces.MultiBinary(2), gym.spaces.Box(-1.0, 1.0, (2,))]
+SPACES = [
+    gym.spaces.Discrete(3),
+    gym.spaces.MultiDiscrete([2, 3]),
+    gym.spaces.MultiBinary(2),
+    gym.spaces.Box(-1.0, 1.0, (2,)),
+]
 
 
 def made(space: gym.Space, n: int = 2, **options: object) -> BalancedPPO:

@@ -82,7 +82,9 @@ def test_values_and_log_probabilities_are_those_of_the_policy(space: str) -> Non
         def _on_rollout_end(self) -> None:
             actions = torch.as_tensor(buffer.actions.reshape(96, -1).astype(np.float32))
             actions = actions.long().flatten() if space == "discrete" else actions
-            values, log_probs, _ = model.policy.evaluate_actions(torch.as_tensor(buffer.observations.reshape(96, -1)), actions)
+            values, log_probs, _ = model.policy.evaluate_actions(
+                torch.as_tensor(buffer.observations.reshape(96, -1)), actions
+            )
             before["values"], before["log_probs"] = values, log_probs
             np.testing.assert_allclose(buffer.values.ravel(), values.detach().numpy().ravel(), rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(buffer.log_probs.ravel(), log_probs.detach().numpy(), rtol=1e-4, atol=1e-5)
@@ -119,9 +121,9 @@ def imbalance(model: Any) -> float:
 def test_rollouts_are_balanced(base_seed: int, envs: int) -> None:
     """The imbalance of the present policy's own features is small in the second rollout, too.
 
-    On-policy it is χ²/17 with 17 degrees of freedom, balanced about 0.05. P(false) ≤ 1e-6: it would have to be eight times
-    its mean. Catches draws that are not balanced, or balanced for weights of the rollout before, in 98 of 100 cases: on-policy
-    P(imbalance < 0.4) = 0.02.
+    On-policy it is χ²/17 with 17 degrees of freedom, balanced about 0.05 times that. P(false) ≤ 1e-6: it would have to be
+    eight times its mean. Catches draws that are not balanced, or balanced for the weights of the rollout before, in 98 of
+    100 cases: on-policy P(imbalance < 0.4) = 0.014.
     """
     env = DummyVecEnv([functools.partial(Walk, gym.spaces.Discrete(2), 20) for _ in range(envs)])
     small = {"net_arch": [16], "ortho_init": False}

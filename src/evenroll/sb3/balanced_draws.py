@@ -150,7 +150,9 @@ class BalancedDraws:
         self._write(self.kind.distribution, rows[:, width:])
 
 
-def reading(policy: Any, width: int) -> tuple[External, Callable[[Any, np.ndarray], None], Callable[[np.ndarray], torch.Tensor]]:
+def reading(
+    policy: Any, width: int
+) -> tuple[External, Callable[[Any, np.ndarray], None], Callable[[np.ndarray], torch.Tensor]]:
     """(engine, write, read) for a policy of which so many features are balanced.
 
     `write` puts a distribution into outputs [n, …], `read` makes the tensor of the rows that were drawn.

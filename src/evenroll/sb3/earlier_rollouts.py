@@ -37,7 +37,11 @@ class EarlierRollouts:
         """(observations, actions, starts) of all kept steps, as `BalancedDraws.restart_from` takes them."""
         observations = _joined([part["observations"] for part in self.kept])
         rows = [_tensors(model, part) for part in _chunks(_flat(observations))]
-        return rows, _joined([part["actions"] for part in self.kept]), _joined([part["episode_starts"] for part in self.kept])
+        return (
+            rows,
+            _joined([part["actions"] for part in self.kept]),
+            _joined([part["episode_starts"] for part in self.kept]),
+        )
 
     def with_new(self, model: Any) -> Any:
         """A buffer with the earlier rollouts and the new one, `model.rollout_buffer`, after them."""

@@ -16,29 +16,17 @@ import torch
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from evenroll.sb3.balanced_draws import BalancedDraws
-from evenroll.sb3.earlier_rollouts import EarlierRollouts
 from evenroll.samplers.on_policy import OnPolicy
 from evenroll.samplers.table import SamplerLike, get_sampler
+from evenroll.sb3.balanced_draws import BalancedDraws
+from evenroll.sb3.earlier_rollouts import EarlierRollouts
 from evenroll.text.specs import whole_number
 
 SEEDS = 2**31  # how many seeds there are for a model without one
 
 
 class _Balanced(OnPolicyAlgorithm):
-    """What `BalancedPPO` and `BalancedA2C` add to Stable-Baselines3's classes.
-
-    All arguments but two are Stable-Baselines3's.
-
-    sampler     how actions are drawn: "auto" balances them, "os" leaves everything to Stable-Baselines3, bit for bit. Others,
-                such as "ros:alpha=1", see the last layer of the policy only
-    carry_over  how many of the rollouts before stay. They are scored again under the present policy, the new rollout is
-                collected so that all of them together are on-policy, and it is learnt from all of them. With 0 every
-                rollout has a balance of its own
-
-    The log-probabilities that training gets are those of π_θ, not those of the tilted distribution that the action was
-    drawn from: the data as a whole is on-policy, and importance weights would bring back the noise that was taken out.
-    """
+    """What `BalancedPPO` and `BalancedA2C` add to Stable-Baselines3's classes; their docstrings say what it does."""
 
     def __init__(self, *args: Any, sampler: SamplerLike = "auto", carry_over: int = 0, **kwargs: Any) -> None:
         get_sampler(sampler)  # what is misspelt is told at once
@@ -101,12 +89,23 @@ class _Balanced(OnPolicyAlgorithm):
 
 
 class BalancedPPO(_Balanced, PPO):
-    __doc__ = (
-        (_Balanced.__doc__ or "").replace("What `BalancedPPO` and `BalancedA2C` add to", "PPO on balanced data:", 1)
-    )
+    """Stable-Baselines3's PPO, which learns from balanced data. All arguments but two are Stable-Baselines3's.
+
+    sampler     how actions are drawn: "auto" balances them, "os" leaves everything to Stable-Baselines3, bit for bit.
+                Others, such as "ros:alpha=1", see the last layer of the policy only
+    carry_over  how many of the rollouts before stay. They are scored again under the present policy, the new rollout is
+                collected so that all of them together are on-policy, and it is learnt from all of them. With 0 every
+                rollout has a balance of its own
+
+    All environments of a VecEnv share one balance. The log-probabilities that training gets are those of π_θ, not those of
+    the tilted distribution that an action was drawn from: the data as a whole is on-policy, and importance weights would
+    bring back the noise that was taken out.
+    """
 
 
 class BalancedA2C(_Balanced, A2C):
-    __doc__ = (
-        (_Balanced.__doc__ or "").replace("What `BalancedPPO` and `BalancedA2C` add to", "A2C on balanced data:", 1)
-    )
+    """Stable-Baselines3's A2C, which learns from balanced data. The two new arguments are those of `BalancedPPO`.
+
+    A2C's rollouts of 5 steps are too short for a balance. Give more environments and a larger n_steps, so that a rollout has
+    a few steps for each feature of the policy's last layer.
+    """
