@@ -17,7 +17,7 @@ squared distance to the truth, relative to the truth's square. A method is a sam
 is balanced otherwise than in `BalancedPPO`:
 
     gamma     the discount of the balance (1)
-    cut       steps after which the balance takes a trajectory for ended, beside the episode's end (0: never)
+    cut       steps after which the balance takes a trajectory for ended, beside the episode's end (20; 0: never)
     features  last: those of the policy's last layer (default); both: and those of the critic's; value: last and V(s);
               observation; products: the observation and the products of its entries
 
@@ -43,7 +43,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from evenroll.collection.lanes import SOUND, Lanes
 from evenroll.errors import PolicyFault
 from evenroll.samplers.table import get_sampler
-from evenroll.sb3.balanced_draws import GAMMA, BalancedDraws, reading
+from evenroll.sb3.balanced_draws import CUT, GAMMA, BalancedDraws, reading
 from evenroll.text.specs import parse_parameters
 
 TASKS = {"CartPole-v1": 10_240, "Acrobot-v1": 20_480, "InvertedPendulum-v5": 10_240, "Hopper-v5": 61_440,
@@ -69,7 +69,7 @@ class Apart(BalancedDraws):
             self._latent = torch.zeros(1, policy.action_net.in_features)
             self.engine, _, _ = reading(policy, self._chosen().shape[1])
         self.each = [Lanes(self.engine, get_sampler(sampler), (seed, 0), gamma=gamma) for seed in seeds]
-        self.age = np.zeros(len(seeds), dtype=int)
+        self.steps = np.zeros(len(seeds), dtype=int)  # of each trajectory
 
     def _chosen(self) -> np.ndarray:
         """The features [repeats, …] that are balanced."""
@@ -87,15 +87,15 @@ class Apart(BalancedDraws):
         rows[:, :n] = self._chosen()
         self._write(self.kind.distribution, rows[:, n:])
         for i, lanes in enumerate(self.each):
-            if self.cut and self.age[i] == self.cut:
+            if self.cut and self.steps[i] == self.cut:
                 lanes.end(0)
-                self.age[i] = 0
+                self.steps[i] = 0
             lanes.first[...] = rows[i]
             if lanes.once() != SOUND:
                 raise PolicyFault("something is not finite")
             self.lanes.actions[i] = lanes.actions[0]
-        self.age += 1
-        self._running[...] = self._drawn = True
+        self.steps += 1
+        self._drawn = True
         return self._read(self.lanes.actions)
 
     def close(self) -> None:
@@ -104,9 +104,9 @@ class Apart(BalancedDraws):
 
     def ended(self, starts: np.ndarray) -> np.ndarray:
         """Hear which episodes begin. The answer is none, because the lanes of the base class are not used."""
-        for i in np.flatnonzero(starts & self._running):
+        for i in np.flatnonzero(starts & (self.steps > 0)):
             self.each[i].end(0)
-            self.age[i] = 0
+            self.steps[i] = 0
         return np.zeros(len(starts), dtype=bool)
 
 
@@ -137,7 +137,7 @@ def collect(task: str, model: PPO, method: str, seeds: list[int], steps: int) ->
     if sampler == "os":
         own.collect_rollouts(env, nothing, buffer, steps)
     else:
-        draws = Apart(own.policy, sampler, seeds, float(given.get("gamma", GAMMA)), int(given.get("cut", 0)),
+        draws = Apart(own.policy, sampler, seeds, float(given.get("gamma", GAMMA)), int(given.get("cut", CUT)),
                       given.get("features", "last"))  # fmt: skip
         with draws.at_work(lambda: draws.ended(own._last_episode_starts.astype(bool))):
             own.collect_rollouts(env, nothing, buffer, steps)

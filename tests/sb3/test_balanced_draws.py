@@ -26,8 +26,8 @@ SPACES = [
 ]
 
 
-def made(space: gym.Space, n: int = 2, **options: object) -> BalancedPPO:
-    env = DummyVecEnv([functools.partial(Walk, space, 5 + i) for i in range(n)])
+def made(space: gym.Space, n: int = 2, length: int = 5, **options: object) -> BalancedPPO:
+    env = DummyVecEnv([functools.partial(Walk, space, length + 20 * i) for i in range(n)])
     small = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "learning_rate": 0.0, "seed": 0, "device": "cpu"}
     return BalancedPPO("MlpPolicy", env, **(small | options))
 
@@ -46,9 +46,9 @@ def test_features_and_outputs_are_those_that_evaluate_sees(space: gym.Space) -> 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_steps_that_are_scored_again_leave_the_balance_that_they_had_made(space: gym.Space) -> None:
-    """While the policy stays the same; also in the midst of episodes, which go on."""
+    """While the policy stays the same; also in the midst of episodes, which go on, and of those that were cut."""
     model = made(space, carry_over=1).learn(64)
-    lanes, running = model._draws.lanes, model._draws._running.copy()
+    lanes, age = model._draws.lanes, model._draws._age.copy()
     before = {name: array.copy() for name, array in lanes.state().items()}
     model._draws.restart_from(*model._earlier.steps(model), model._episode_starts())
     after = lanes.state()
@@ -58,15 +58,15 @@ def test_steps_that_are_scored_again_leave_the_balance_that_they_had_made(space:
         assert getattr(Memory(after["memory"]), name) == getattr(Memory(before["memory"]), name)
     assert lanes.balance.clock.episodes == before["clock"][1]
     np.testing.assert_array_equal(after["rng"], before["rng"])
-    np.testing.assert_array_equal(model._draws._running, running)
+    np.testing.assert_array_equal(model._draws._age, age)
 
 
 def test_an_episode_that_has_ended_is_not_gone_on_with() -> None:
-    model = made(gym.spaces.Discrete(2), n_steps=30, batch_size=60, carry_over=1).learn(60)
-    assert model._episode_starts().tolist() == [True, True]  # 30 is a multiple of both lengths
+    model = made(gym.spaces.Discrete(2), length=10, n_steps=30, batch_size=60, carry_over=1).learn(60)
+    assert model._episode_starts().tolist() == [True, True]  # 30 is a multiple of 10, and itself
     model._draws.restart_from(*model._earlier.steps(model), model._episode_starts())
-    assert model._draws.lanes.balance.clock.episodes == 6 + 5
-    assert not model._draws._running.any()
+    assert model._draws.lanes.balance.clock.episodes == 3 + 2  # the longer one was cut
+    assert not model._draws._age.any()
 
 
 def test_wide_features_are_projected() -> None:

@@ -27,6 +27,7 @@ from evenroll.policies.external import External
 from evenroll.samplers import Sampler
 
 GAMMA = 1.0  # a minibatch of PPO counts every step alike, so the balance does (docs/learn.md has the measurement)
+CUT = 20  # steps after which the balance takes a trajectory for ended: an advantage hardly looks further (docs/learn.md)
 LEARNING = 6  # the branch of the seed tree for actions to learn from
 NO_BALANCE = (
     "the actions of this policy come from {0}, which cannot be balanced{1}: the actions of Discrete, MultiDiscrete, "
@@ -41,6 +42,10 @@ class BalancedDraws:
     sampler  how actions are chosen
     seed     the place in the seed tree
     lanes    how many environments run side by side
+
+    For the balance a trajectory ends with its episode, or after CUT steps. `auto` leans less the longer trajectories are,
+    and lets the rest of a trajectory's luck wait for its end; both are right for returns of whole episodes, but a policy
+    gradient is made of advantages, which look ahead about 1/(1 − γλ) steps.
     """
 
     def __init__(self, policy: Any, sampler: Sampler, seed: tuple[int, ...], lanes: int) -> None:
@@ -54,14 +59,14 @@ class BalancedDraws:
         self.lanes = Lanes(self.engine, sampler, (*seed, LEARNING), gamma=GAMMA, lanes=lanes)
         self._begin = {name: array.copy() for name, array in self.lanes.state().items() if name != "rng"}
         self._latent: torch.Tensor | None = None
-        self._running = np.zeros(lanes, dtype=bool)  # the lanes whose trajectory has begun
+        self._age = np.zeros(lanes, dtype=np.int64)  # steps of each lane's trajectory, of which one has CUT at most
         self._drawn = False
 
     def restart(self) -> None:
         """Forget all data. The random numbers go on."""
         for name, array in self._begin.items():
             self.lanes.state()[name][...] = array
-        self._running[...] = False
+        self._age[...] = 0
 
     def restart_from(self, observations: list[Any], actions: np.ndarray, starts: np.ndarray, now: np.ndarray) -> None:
         """Forget all data but these steps, which count as the present policy sees them.
@@ -72,11 +77,13 @@ class BalancedDraws:
         now           [lanes] whether the coming step is the first of an episode
         """
         encoded = np.concatenate([self.encode(part) for part in observations])
-        first = starts.astype(bool)
+        first, time = starts.astype(bool), np.arange(len(starts))[:, None]
         first[0] = True
-        last = np.concatenate([first[1:], now.astype(bool)[None]])
-        number = np.cumsum(first, axis=0) - 1  # of the episode within its lane
-        before = np.concatenate([[0], np.cumsum(first.sum(axis=0))[:-1]])  # episodes of the lanes before
+        age = time - np.maximum.accumulate(np.where(first, time, 0), axis=0)
+        first |= age % CUT == 0
+        last = np.concatenate([first[1:], now[None]])
+        number = np.cumsum(first, axis=0) - 1  # of the trajectory within its lane
+        before = np.concatenate([[0], np.cumsum(first.sum(axis=0))[:-1]])  # trajectories of the lanes before
         owner = (number + before).astype(np.int64)
         of_lane = np.where(now, -1, owner[-1]).tolist()
         rows = actions.reshape(len(encoded), -1).astype(np.float64)
@@ -84,7 +91,7 @@ class BalancedDraws:
         self.lanes.replay(
             owner.ravel(), last.astype(np.int64).ravel(), encoded, rows, unknown, unknown, [int(x) for x in of_lane]
         )
-        self._running[...] = ~now.astype(bool)
+        self._age[...] = np.where(now, 0, age[-1] % CUT + 1)
 
     @contextmanager
     def at_work(self, starts: Callable[[], np.ndarray]) -> Iterator[None]:
@@ -96,8 +103,9 @@ class BalancedDraws:
         hook = policy.action_net.register_forward_pre_hook(self._remember)
 
         def forward(obs: Any, deterministic: bool = False) -> Any:
-            for lane in np.flatnonzero(self._running & starts()):
+            for lane in np.flatnonzero((self._age > 0) & (starts() | (self._age >= CUT))):
                 self.lanes.end(int(lane))
+                self._age[lane] = 0
             self._drawn = False
             self.kind.sample = self._draw
             try:
@@ -127,7 +135,8 @@ class BalancedDraws:
         self._encode_into(lanes.observations)
         if lanes.once() != SOUND:
             raise PolicyFault("the policy gives features, logits, means or scales that are not finite")
-        self._running[...] = self._drawn = True
+        self._age += 1
+        self._drawn = True
         return self._read(lanes.actions).to(self._latent.device)
 
     def encode(self, observations: Any) -> np.ndarray:

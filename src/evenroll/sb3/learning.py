@@ -79,7 +79,7 @@ class _Balanced(OnPolicyAlgorithm):
         if self.carry_over == 0:
             super().train()
             return
-        new = self.rollout_buffer
+        new: Any = self.rollout_buffer
         self.rollout_buffer = self._earlier.with_new(self)
         try:
             super().train()
