@@ -47,7 +47,7 @@ def test_features_and_outputs_are_those_that_evaluate_sees(space: gym.Space) -> 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_steps_that_are_scored_again_leave_the_balance_that_they_had_made(space: gym.Space) -> None:
     """While the policy stays the same; also in the midst of episodes, which go on, and of those that were cut."""
-    model = made(space, carry_over=1).learn(64)
+    model = made(space, n_steps=48, carry_over=1).learn(96)
     lanes, age = model._draws.lanes, model._draws._age.copy()
     before = {name: array.copy() for name, array in lanes.state().items()}
     model._draws.restart_from(*model._earlier.steps(model), model._episode_starts())
