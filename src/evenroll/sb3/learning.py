@@ -28,6 +28,8 @@ SEEDS = 2**31  # how many seeds there are for a model without one
 class _Balanced(OnPolicyAlgorithm):
     """What `BalancedPPO` and `BalancedA2C` add to Stable-Baselines3's classes; their docstrings say what it does."""
 
+    rollout_buffer: Any
+
     def __init__(self, *args: Any, sampler: SamplerLike = "auto", carry_over: int = 0, **kwargs: Any) -> None:
         get_sampler(sampler)  # what is misspelt is told at once
         self.sampler, self.carry_over = sampler, whole_number("carry_over", int(carry_over), 0)
@@ -79,7 +81,7 @@ class _Balanced(OnPolicyAlgorithm):
         if self.carry_over == 0:
             super().train()
             return
-        new: Any = self.rollout_buffer
+        new = self.rollout_buffer
         self.rollout_buffer = self._earlier.with_new(self)
         try:
             super().train()
