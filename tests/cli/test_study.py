@@ -100,6 +100,19 @@ def test_train_makes_a_policy_that_evaluates(tmp_path) -> None:
     assert run.returncode == 0, run.stderr
 
 
+def test_train_from_balanced_batches(tmp_path) -> None:
+    """The sampler decides what is learnt, and is told."""
+    found = []
+    for i, sampler in enumerate(("os", "auto", "auto")):
+        run = command(
+            "train", "gridworld", "--episodes", "64", "--sampler", sampler, "--out", f"{i}.safetensors", "--json", "-",
+            cwd=tmp_path,
+        )  # fmt: skip
+        found.append(json.loads(run.stdout))
+    assert [x["sampler"] for x in found] == ["os", "auto", "auto"]
+    assert found[0]["value"] != found[1]["value"] == found[2]["value"]
+
+
 def test_train_tells_in_json_and_does_not_write_over_what_was_not_named(tmp_path) -> None:
     run = command("train", "gridworld", "--episodes", "64", "--json", "-", cwd=tmp_path)
     found = json.loads(run.stdout)

@@ -57,6 +57,24 @@ def test_the_default_recipes_make_policies_well_above_random() -> None:
     assert np.mean(gained[-5:]) > np.mean(gained[:5]) + 1.0
 
 
+def test_batches_are_balanced_by_auto_and_on_policy_otherwise() -> None:
+    """Of 16 draws of two equally likely arms `auto` takes 8 of each, give or take one; on-policy that is rarely so."""
+    means: dict[str, list[float]] = {"os": [], "auto": []}
+    for sampler, found in means.items():
+        reinforce(
+            TWO_ARMS,
+            episodes=20 * BATCH,
+            learning_rate=0.0,
+            sampler=sampler,
+            progress=lambda n, g, t, to=found: to.append(g),
+        )
+    assert max(abs(g - 0.5) for g in means["auto"]) <= 1 / BATCH
+    assert max(abs(g - 0.5) for g in means["os"]) > 2 / BATCH
+    balanced = [reinforce(get_domain("cartpole"), episodes=2 * BATCH, seed=3, sampler="auto").theta for _ in range(2)]
+    np.testing.assert_array_equal(*balanced)
+    assert not np.array_equal(balanced[0], reinforce(get_domain("cartpole"), episodes=2 * BATCH, seed=3).theta)
+
+
 def test_the_first_policy_of_a_table_is_uniform() -> None:
     policy = initial_policy(TWO_ARMS, np.random.default_rng(0))
     np.testing.assert_array_equal(policy.table, [[0.5, 0.5]])
@@ -72,8 +90,8 @@ def test_the_provenance_command_makes_the_shipped_policy_again() -> None:
 
 def test_advantages_by_hand() -> None:
     """Returns-to-go 2, 2 and 4 with γ = ½; the second episode has ended at t = 1 and is worth 0 there."""
-    data = weighted_data(np.zeros(3), np.zeros(3), [2, 3], rewards=[1.0, 2.0, 4.0], gamma=0.5)
-    np.testing.assert_allclose(_advantages(data), [-1.0, 1.0, 1.0], atol=1e-7)
+    data = weighted_data(np.zeros(3), np.zeros(3), [2, 3], rewards=[1.0, 2.0, 4.0], gamma=1.0)
+    np.testing.assert_allclose(_advantages(data, 0.5), [-1.0, 1.0, 1.0], atol=1e-7)
 
 
 @pytest.mark.parametrize("batches", [1, 2])
@@ -87,7 +105,8 @@ def test_the_first_steps_of_a_network_by_hand(batches: int) -> None:
     for batch in range(1, batches + 1):
         driver = Driver(policy, OnPolicy(), (5, 7, batch), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(env, episodes=16)
-        g = policy.score_sum(data.column("observations"), data.column("actions"), _advantages(data)).astype(float) / 16
+        g = policy.score_sum(data.column("observations"), data.column("actions"), _advantages(data, domain.gamma))
+        g = g.astype(float) / 16
         first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
         theta = theta + 0.02 * (first / (1 - 0.9**batch)) / (np.sqrt(second / (1 - 0.999**batch)) + 1e-8)
         states, old = data.column("observations"), policy.norm

@@ -62,12 +62,8 @@ class TorchPolicy:
         self.width = 0
         if self.head is not None:
             self._hook = self.head.register_forward_pre_hook(self._remember)
-            self.width = self.head.in_features
-            if self.width > MOST_FEATURES:
-                rng = np.random.default_rng(0)
-                spread = np.sqrt(self.width)
-                self.projection = (rng.standard_normal((self.width, MOST_FEATURES)) / spread).astype(np.float32)
-                self.width = MOST_FEATURES
+            self.projection = projection_of(self.head.in_features)
+            self.width = min(self.head.in_features, MOST_FEATURES)
 
     @property
     def distribution(self) -> Distribution:
@@ -219,6 +215,13 @@ def _watch(policy: TorchPolicy, probes: np.ndarray) -> list[_Call]:
         raise PolicyError(f"the policy gives {len(out)} distributions for {n} observations: it must take a batch")
     policy.probed = policy.distribution.normalised(out)
     return calls
+
+
+def projection_of(width: int) -> np.ndarray | None:
+    """The random matrix [width, MOST_FEATURES] that so many features are multiplied by; None if they are few enough."""
+    if width <= MOST_FEATURES:
+        return None
+    return (np.random.default_rng(0).standard_normal((width, MOST_FEATURES)) / np.sqrt(width)).astype(np.float32)
 
 
 def _bias(layer: torch.nn.Linear) -> np.ndarray:

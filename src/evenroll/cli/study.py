@@ -148,6 +148,14 @@ def train(
     learning_rate: Annotated[
         float | None, typer.Option(help="Adam's step size; default: the domain's recipe.", min=0, metavar="X")
     ] = None,
+    sampler: Annotated[
+        str,
+        typer.Option(
+            help="How actions are drawn while it learns: os, or auto for balanced batches.",
+            metavar="SAMPLER",
+            autocompletion=completion.samplers,
+        ),
+    ] = "os",
     seed: SeedOption = 0,
     json_file: JsonOption = None,
 ) -> None:
@@ -173,6 +181,7 @@ def train(
             episodes=total,
             learning_rate=learning_rate,
             seed=seed,
+            sampler=sampler,
             progress=lambda done, g, length: bar(done, total),
         )
     save_policy(policy, path)
@@ -181,7 +190,10 @@ def train(
         error = f" ± {known.value_se:.2g}" if known.value_se else ""
         out.print(f"{shown(path)}: v(π) = {known.value:.5g}{error}, T̄ = {known.mean_length:.4g}", soft_wrap=True)
     data = {"domain": str(resolved), "policy": str(path), "episodes": total, "learning_rate": learning_rate, "seed": seed}
-    emit({**data, "value": known.value, "value_se": known.value_se, "mean_length": known.mean_length}, json_file)
+    emit(
+        {**data, "sampler": sampler, "value": known.value, "value_se": known.value_se, "mean_length": known.mean_length},
+        json_file,
+    )
 
 
 def bench(

@@ -2,7 +2,8 @@
 
 The gradient is (1/16) Σ_i Σ_t (Â_t) ∇log π(a_t|s_t). Â_t is the discounted return-to-go minus the batch's mean at the same
 t, divided by the standard deviation. Input batch norm uses running statistics of the states seen (momentum 0.1), which
-count as constants in the gradient.
+count as constants in the gradient. With `auto` the actions of a batch are balanced; every step counts alike in the gradient,
+so the balance does not discount.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain, Recipe
 from evenroll.policies import MLP, Policy, TabularSoftmax
 from evenroll.samplers import OnPolicy
+from evenroll.samplers.table import SamplerLike, get_sampler
 
 BATCH = 16  # episodes per gradient step
 HIDDEN = (64, 64)  # units of the policy's hidden layers
@@ -57,13 +59,15 @@ def reinforce(
     episodes: int | None = None,
     learning_rate: float | None = None,
     seed: int = 0,
+    sampler: SamplerLike = "os",
     progress: Callable[[int, float, float], None] | None = None,
 ) -> Policy:
     """Train a policy and return the snapshot. `progress(episodes, mean return, mean length)` is called after each batch.
 
-    If `episodes` or `learning_rate` is not given, it is that of `recipe_of(domain)`.
+    If `episodes` or `learning_rate` is not given, it is that of `recipe_of(domain)`. Each batch has a balance of its own.
     """
-    recipe = recipe_of(domain)
+    recipe, chosen = recipe_of(domain), get_sampler(sampler, domain.paper)
+    gamma = domain.gamma if isinstance(chosen, OnPolicy) else 1.0
     episodes = recipe.episodes if episodes is None else episodes
     learning_rate = recipe.learning_rate if learning_rate is None else learning_rate
     rng = np.random.default_rng([seed, 7])
@@ -72,9 +76,11 @@ def reinforce(
     first, second = np.zeros_like(theta), np.zeros_like(theta)
     env = domain.trial_environment((seed, 7))
     for batch in range(1, max(1, episodes // BATCH) + 1):
-        driver = Driver(policy, OnPolicy(), (seed, 7, batch), gamma=domain.gamma, horizon=domain.horizon, record_steps=True)
+        driver = Driver(policy, chosen, (seed, 7, batch), gamma=gamma, horizon=domain.horizon, record_steps=True)
         data = driver.run(env, episodes=BATCH)
-        gradient = policy.score_sum(data.column("observations"), data.column("actions"), _advantages(data)) / BATCH
+        gradient = (
+            policy.score_sum(data.column("observations"), data.column("actions"), _advantages(data, domain.gamma)) / BATCH
+        )
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * gradient.astype(np.float64) ** 2
         theta = theta + learning_rate * (first / (1 - 0.9**batch)) / (np.sqrt(second / (1 - 0.999**batch)) + 1e-8)
@@ -92,7 +98,7 @@ def reinforce(
     return policy
 
 
-def _advantages(data: Rollouts) -> np.ndarray:
+def _advantages(data: Rollouts, gamma: float) -> np.ndarray:
     """Standardised returns-to-go, compared at equal time within the batch."""
     rewards, ends = data.column("rewards"), data.ends
     horizon = int(data.lengths.max())
@@ -101,7 +107,7 @@ def _advantages(data: Rollouts) -> np.ndarray:
     for i, end in enumerate(ends):
         g = 0.0
         for t in range(end - 1, start - 1, -1):
-            g = rewards[t] + data.gamma * g
+            g = rewards[t] + gamma * g
             to_go[i, t - start] = g
         start = int(end)
     # A trajectory that has ended is worth 0 from then on, so that each is compared with all of the batch.

@@ -1,0 +1,248 @@
+"""Does PPO learn faster from balanced data? Learning curves over many seeds, with identical default hyper-parameters.
+
+    python tools/learning_curves.py --tasks CartPole-v1 Hopper-v5 --seeds 20 --workers 2
+    python tools/learning_curves.py --report --plot docs/images/learning-curves.png --json build/learning/curves.json
+
+Four methods are run, all of them `evenroll.sb3.BalancedPPO` with Stable-Baselines3's defaults:
+
+    ppo              sampler "os": Stable-Baselines3's PPO, bit for bit
+    ppo-buffer       "os" with carry_over=1: PPO that learns from the last rollout, too
+    balanced         "auto"
+    balanced-buffer  "auto" with carry_over=1: the two rollouts together are on-policy
+
+Each run is a file of its own in --out, written whole or not at all. What is there is not run again, so that the command can
+be stopped and given again, and several of them can work in one folder. A curve is the mean return of the last episodes that
+ended in training (at most 100), at every rollout. Its area is the mean of the curve over the steps. The threshold of a task
+was chosen before any run. Runs that do not reach it count as reaching it at the end of the budget.
+
+The intervals are bootstrap intervals over seeds; over several tasks the seeds are drawn within each task (stratified), and
+the ratio of the areas is a geometric mean over the tasks. Areas of returns below 0 have no ratio: Acrobot's returns are
+counted from −500, the worst one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+METHODS = {
+    "ppo": {"sampler": "os"}, "ppo-buffer": {"sampler": "os", "carry_over": 1}, "balanced": {"sampler": "auto"},
+    "balanced-buffer": {"sampler": "auto", "carry_over": 1},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Task:
+    steps: int  # the budget
+    threshold: float  # a return that counts as solved, or for the last two as well on the way
+    worst: float = 0.0  # what returns are counted from
+
+
+TASKS = {
+    "CartPole-v1": Task(40_960, 195.0),
+    "Acrobot-v1": Task(81_920, -100.0, -500.0),
+    "InvertedPendulum-v5": Task(61_440, 500.0),
+    "Hopper-v5": Task(204_800, 1_000.0),
+    "Walker2d-v5": Task(204_800, 500.0),
+}
+EPISODES = 100  # whose returns are averaged
+DRAWS = 2_000  # of the bootstrap
+
+
+def run(task: str, method: str, seed: int, steps: int, path: Path) -> None:
+    """One run, and its file."""
+    import torch
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    from evenroll.sb3 import BalancedPPO
+
+    torch.set_num_threads(1)
+    curve: list[tuple[int, float]] = []
+
+    class AtTheEnd(BaseCallback):
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_end(self) -> None:
+            last = [episode["r"] for episode in self.model.ep_info_buffer][-EPISODES:]
+            curve.append((self.num_timesteps, float(np.mean(last)) if last else TASKS[task].worst))
+
+    begun = time.perf_counter()
+    options: dict[str, Any] = METHODS[method]
+    BalancedPPO("MlpPolicy", task, seed=seed, device="cpu", **options).learn(steps, callback=AtTheEnd())
+    record = {"task": task, "method": method, "seed": seed, "seconds": time.perf_counter() - begun, "curve": curve}
+    half = path.with_suffix(f".{os.getpid()}.part")
+    half.write_text(json.dumps(record))
+    half.replace(path)
+
+
+def missing(args: argparse.Namespace) -> list[tuple[str, str, int, int, Path]]:
+    """The runs that have no file yet, seed by seed, so that all methods have the same seeds whenever it is stopped."""
+    found = []
+    for seed in range(args.first_seed, args.first_seed + args.seeds):
+        for task in args.tasks:
+            steps = args.steps or TASKS[task].steps
+            for method in args.methods:
+                path = args.out / f"{task}-{steps}-{method}-{seed}.json"
+                if not path.exists():
+                    found.append((task, method, seed, steps, path))
+    return found
+
+
+def work(args: argparse.Namespace) -> None:
+    """Run what is missing, each run in a process of its own."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    waiting, running = missing(args), list[tuple[subprocess.Popen[bytes], str]]()
+    print(f"{len(waiting)} runs to do")
+    failed = []
+    while waiting or running:
+        while waiting and len(running) < args.workers:
+            task, method, seed, steps, path = waiting.pop(0)
+            if path.exists():  # somebody else was faster
+                continue
+            call = [sys.executable, __file__, "--one", task, method, str(seed), str(steps), str(path)]
+            running.append((subprocess.Popen(call), path.stem))
+        time.sleep(0.2)
+        for child, name in [x for x in running if x[0].poll() is not None]:
+            running.remove((child, name))
+            how = "done" if child.returncode == 0 else "FAILED"
+            print(f"{name}: {how}, {len(waiting) + len(running)} to go", flush=True)
+            failed += [name] if child.returncode else []
+    if failed:
+        sys.exit(f"{len(failed)} runs failed: {', '.join(failed)}")
+
+
+# ---- what came out ---------------------------------------------------------------------------------------------------
+
+
+def curves(args: argparse.Namespace) -> dict[str, dict[str, np.ndarray]]:
+    """{task: {method: returns [seeds, rollouts]}}, of the seeds that all methods have."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for task in args.tasks:
+        steps = args.steps or TASKS[task].steps
+        seeds = range(args.first_seed, args.first_seed + args.seeds)
+        paths = {seed: [args.out / f"{task}-{steps}-{method}-{seed}.json" for method in args.methods] for seed in seeds}
+        whole = [seed for seed in seeds if all(path.exists() for path in paths[seed])]
+        if len(whole) < 2:
+            continue
+        found[task] = {
+            method: np.array([[y for _, y in json.loads(paths[seed][i].read_text())["curve"]] for seed in whole])
+            for i, method in enumerate(args.methods)
+        }
+    return found
+
+
+def areas(task: str, returns: np.ndarray) -> np.ndarray:
+    """[seeds] the mean of each curve, counted from the worst return."""
+    return np.asarray((returns - TASKS[task].worst).mean(axis=1))
+
+
+def arrivals(task: str, returns: np.ndarray, steps: int) -> np.ndarray:
+    """[seeds] the steps until a curve reaches the threshold; the whole budget if it never does."""
+    reached = returns >= TASKS[task].threshold
+    first = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, returns.shape[1])
+    return np.asarray(first * steps / returns.shape[1])
+
+
+def ratio(parts: list[tuple[np.ndarray, np.ndarray]], rng: np.random.Generator) -> tuple[float, float, float]:
+    """(ratio, low, high) of means, ours over theirs: the geometric mean over tasks, with a 95 % bootstrap interval.
+
+    Seeds are drawn within each task, ours and theirs apart, because runs of one seed do not share their luck for long.
+    """
+    value = float(np.exp(np.mean([np.log(a.mean() / b.mean()) for a, b in parts])))
+    draws = []
+    for _ in range(DRAWS):
+        logs = [np.log(rng.choice(a, len(a)).mean() / rng.choice(b, len(b)).mean()) for a, b in parts]
+        draws.append(np.exp(np.mean(logs)))
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return value, float(low), float(high)
+
+
+def report(args: argparse.Namespace) -> list[dict[str, Any]]:
+    data, rows, rng = curves(args), [], np.random.default_rng(0)
+    base = args.methods[0]
+    for method in args.methods:
+        of_area, of_time = [], []
+        for task, found in data.items():
+            steps = args.steps or TASKS[task].steps
+            area = areas(task, found[method]), areas(task, found[base])
+            there = arrivals(task, found[method], steps), arrivals(task, found[base], steps)
+            of_area.append(area)
+            of_time.append(there)
+            rows.append({
+                "task": task, "method": method, "seeds": len(area[0]), "area": float(area[0].mean()),
+                "area_ratio": ratio([area], rng), "steps_to_threshold": float(there[0].mean()),
+                "steps_ratio": ratio([there], rng), "reached": float((found[method] >= TASKS[task].threshold).any(1).mean()),
+            })  # fmt: skip
+        if len(data) > 1:
+            rows.append({"task": "all", "method": method, "area_ratio": ratio(of_area, rng),
+                         "steps_ratio": ratio(of_time, rng)})  # fmt: skip
+    for row in rows:
+        area, there = row["area_ratio"], row["steps_ratio"]
+        print(
+            f"{row['task']} {row['method']}: area {area[0]:.3f} [{area[1]:.3f}, {area[2]:.3f}] of {base}, steps to the "
+            f"threshold {there[0]:.3f} [{there[1]:.3f}, {there[2]:.3f}], {row.get('seeds', '')} seeds"
+        )
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+    if args.plot and data:
+        plot(data, args)
+    return rows
+
+
+def plot(data: dict[str, dict[str, np.ndarray]], args: argparse.Namespace) -> None:
+    """The mean curve of each method with a band of one standard error, a panel for each task."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, len(data), figsize=(3.6 * len(data), 3.2), squeeze=False)
+    for panel, (task, found) in zip(panels[0], data.items(), strict=True):
+        for method, returns in found.items():
+            steps = np.linspace(0, args.steps or TASKS[task].steps, returns.shape[1] + 1)[1:]
+            mean, error = returns.mean(axis=0), returns.std(axis=0, ddof=1) / np.sqrt(len(returns))
+            (line,) = panel.plot(steps, mean, label=method)
+            panel.fill_between(steps, mean - error, mean + error, alpha=0.2, color=line.get_color(), linewidth=0)
+        panel.set(title=task, xlabel="environment steps")
+    panels[0][0].set_ylabel("mean return of the last 100 episodes")
+    panels[0][-1].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(args.plot, dpi=150)
+
+
+def main() -> None:
+    if len(sys.argv) > 1 and sys.argv[1] == "--one":
+        task, method, seed, steps, path = sys.argv[2:]
+        warnings.simplefilter("ignore")
+        run(task, method, int(seed), int(steps), Path(path))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=[t for t in TASKS if t != "Walker2d-v5"], choices=list(TASKS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, help="instead of each task's own budget")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("build/learning"))
+    parser.add_argument("--report", action="store_true", help="run nothing, report what is there")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    args = parser.parse_args()
+    if not args.report:
+        work(args)
+    report(args)
+
+
+if __name__ == "__main__":
+    main()
