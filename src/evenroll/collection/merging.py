@@ -11,14 +11,14 @@ bit.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numba import void
 
 from evenroll.collection.balance import Balance
-from evenroll.collection.step import Clock, Tally, sampling_types
+from evenroll.collection.step import sampling_types
 from evenroll.engine.pieces import compiled
 from evenroll.errors import SpecError
 from evenroll.policies import Policy
@@ -55,9 +55,14 @@ def snapshot(balance: Balance, blocks: int = 1, steps: float = 0.0) -> State:
     return state
 
 
-def take_over(balance: Balance, state: State) -> None:
-    """Go on from this state. What was counted before stays with whoever counted it."""
+def take_over(balance: Balance, state: State, alone: bool = True) -> None:
+    """Go on from this state, alone or beside other blocks. What was counted before stays with whoever counted it."""
     balance.vectors[...], balance.memory[...] = state["vectors"], state["memory"]
+    balance.sampler.runs_alone(balance.settings, alone)
+    _forget(balance)
+
+
+def _forget(balance: Balance) -> None:
     for name in COUNTED:
         setattr(balance.clock, name, 0)
     for name in (*SUMMED, "largest"):
@@ -95,17 +100,18 @@ def merge(balance: Balance, blocks: Sequence[Added]) -> None:
             code = code.copy()
             code[SamplerCode.names.index("end_episode")] = sums.settle.address(number)
             _settle(number)(balance.arrays[0], (code, *others))
+
+
+def count(balance: Balance, blocks: Iterable[Added]) -> None:
+    """Let clock and tally be what these blocks have counted, in their order."""
+    _forget(balance)
+    clock, tally = balance.clock, balance.tally
     for block in blocks:
-        count(balance.clock, balance.tally, block)
-
-
-def count(clock: Clock, tally: Tally, block: Added) -> None:
-    """Add what a block has counted."""
-    for name, number in zip(COUNTED, block["clock"], strict=True):
-        setattr(clock, name, getattr(clock, name) + number)
-    for name, value in zip(SUMMED, block["tally"], strict=False):
-        setattr(tally, name, getattr(tally, name) + value)
-    tally.largest = max(float(tally.largest), float(block["tally"][-1]))
+        for name, number in zip(COUNTED, block["clock"], strict=True):
+            setattr(clock, name, getattr(clock, name) + number)
+        for name, value in zip(SUMMED, block["tally"], strict=False):
+            setattr(tally, name, getattr(tally, name) + value)
+        tally.largest = max(float(tally.largest), float(block["tally"][-1]))
 
 
 def _settle_kernel(policy_arrays: Any, sampler_arrays: Any) -> None:

@@ -104,6 +104,9 @@ class Auto(Sampler):
             return sums_of_table(policy, counts, first)
         return sums_of_network(policy, counts, first, settle)
 
+    def runs_alone(self, settings: np.ndarray, alone: bool) -> None:
+        Settings(settings).alone = 1.0 if alone else 0.0
+
     def told(self, policy: Policy, settings: np.ndarray, memory: np.ndarray, blocks: int, steps: float) -> float:
         if policy.n_states is not None:
             return super().told(policy, settings, memory, blocks, steps)
