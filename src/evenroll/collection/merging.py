@@ -55,10 +55,9 @@ def snapshot(balance: Balance, blocks: int = 1, steps: float = 0.0) -> State:
     return state
 
 
-def take_over(balance: Balance, state: State, alone: bool = True) -> None:
-    """Go on from this state, alone or beside other blocks. What was counted before stays with whoever counted it."""
+def take_over(balance: Balance, state: State) -> None:
+    """Go on from this state. What was counted before stays with whoever counted it."""
     balance.vectors[...], balance.memory[...] = state["vectors"], state["memory"]
-    balance.sampler.runs_alone(balance.settings, alone)
     _forget(balance)
 
 

@@ -19,7 +19,8 @@ from evenroll.engine.random import stream
 from evenroll.evaluation.recipes import Recipe, made_here
 
 ACTIONS = 6  # the branch of the seed tree in which every episode has a stream for its actions
-SHARE = 1 / 16  # the most that a round adds to the episodes so far; docs/clusters.md has the experiment
+FEWEST = 2  # episodes of a round while there are few; docs/clusters.md has the experiment
+SHARE = 1 / 16  # the most that a later round adds to the episodes so far; the same experiment
 MOST_BLOCKS = 32  # blocks of a round: as many workers are kept busy; a choice
 LARGE = 1 / 4  # the same share where nothing is balanced: rounds only bundle episodes then; a choice
 COLUMNS = (
@@ -48,7 +49,7 @@ def round_after(episodes: int, balanced: bool = True) -> list[Block]:
     actions adds up to is made up for in the next round only. The number of its episodes is a power of two, so that it
     divides well among workers. Where nothing is balanced, a round is large from the beginning.
     """
-    size, share = (1, SHARE) if balanced else (MOST_BLOCKS, LARGE)
+    size, share = (FEWEST, SHARE) if balanced else (MOST_BLOCKS, LARGE)
     while 2 * size <= share * episodes:
         size *= 2
     blocks = min(size, MOST_BLOCKS)
@@ -109,7 +110,7 @@ def collect_block(task: Task) -> Collected:
     recorder = BlockRecorder(recipe, made.model, block.first)
     balance = None if recorder.stepper is None else recorder.stepper.balance
     if balance is not None and task.state is not None:
-        take_over(balance, task.state, block.alone)
+        take_over(balance, task.state)
     for number in range(block.count):
         if balance is not None:
             balance.stream[...] = stream(*recipe.place, ACTIONS, block.first + number)

@@ -16,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class PolicyFile:
     """A policy as the bytes of its file. `dtype` is the precision that a network of ours is run in."""
 
     name: str
-    content: bytes
+    content: bytes = field(repr=False)
     dtype: str = "float32"
 
     def load(self) -> Any:

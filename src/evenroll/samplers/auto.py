@@ -85,7 +85,7 @@ class Auto(Sampler):
     def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         width, kinds = policy.feature_width, policy.score_kinds
         discrete = 1 if policy.n_actions is not None else SEVERAL_DISCRETE if policy.choices else 0
-        return np.array([self.max_kl, gamma, policy.n_states or 0, width, width * kinds, discrete, 1.0], dtype=np.float64)
+        return np.array([self.max_kl, gamma, policy.n_states or 0, width, width * kinds, discrete], dtype=np.float64)
 
     def each(self, policy: Policy) -> int:
         return 0 if policy.n_states is not None else surprise_of_network(policy)
@@ -103,9 +103,6 @@ class Auto(Sampler):
         if policy.n_states is not None:
             return sums_of_table(policy, counts, first)
         return sums_of_network(policy, counts, first, settle)
-
-    def runs_alone(self, settings: np.ndarray, alone: bool) -> None:
-        Settings(settings).alone = 1.0 if alone else 0.0
 
     def told(self, policy: Policy, settings: np.ndarray, memory: np.ndarray, blocks: int, steps: float) -> float:
         if policy.n_states is not None:

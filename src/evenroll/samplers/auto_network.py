@@ -167,7 +167,7 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
     active[count] = width
     rows = _rows(policy, sampler)
     _combine(D, lanes, D, count, active, psi, P, P_psi)
-    w = at_once(k, memory.times) if settings.alone == 1.0 else 0.0
+    w = at_once(k, memory.times)
     for r in range(rows):
         now = expected[r] + w * (x[r] - expected[r])
         _add(D, lanes, narrow(now, psi), psi, shift(S, r * D))

@@ -14,7 +14,6 @@ class Settings(Fields):
     width: float  # the length of ψ
     directions: float  # D: the length of ψ times the number of an action's scores that are free to vary
     discrete: float  # 1 for one discrete action, SEVERAL_DISCRETE for several at once, 0 for real ones
-    alone: float  # 1 unless other blocks of episodes are collected at the same time, of which this one sees nothing
 
 
 class Memory(Fields):

@@ -88,9 +88,6 @@ class Sampler:
         """
         return 1.0 / blocks
 
-    def runs_alone(self, settings: np.ndarray, alone: bool) -> None:
-        """Say in the settings whether other blocks of episodes are collected at the same time."""
-
     def check(self, policy: Policy) -> None:
         """Raise a `SpecError` if the sampler cannot run this policy."""
 
