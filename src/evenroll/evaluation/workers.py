@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from evenroll.adapters.loading import load_domain
+from evenroll.adapters.model import Model
 from evenroll.adapters.normalization import Normalization, is_normalised, unnormalised
 from evenroll.adapters.surroundings import cut_after, environment_name, warnings_of
 from evenroll.collection.balance import Balance, Divergence, action_stream
@@ -104,6 +105,14 @@ class WorkersSource:
     # ---- what `Source` promises ------------------------------------------------------------------------------------
 
     @property
+    def model(self) -> Model:
+        return self.recorder.model
+
+    @property
+    def initial(self) -> Rollouts | None:
+        return self.recorder.initial
+
+    @property
     def _balance(self) -> Balance | None:
         return None if self.recorder.stepper is None else self.recorder.stepper.balance
 
@@ -151,7 +160,7 @@ class WorkersSource:
             if any(block not in self._found for block in self._round):
                 break
             self._next_round()
-        self._check()
+        self.check_copy()
         self._reset_further()
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
@@ -234,7 +243,7 @@ class WorkersSource:
             self._known = known = (len(self._found), self._asked, data)
         return known[2]
 
-    def _check(self) -> None:
+    def check_copy(self) -> None:
         """Raise if the policy, asked again about observations that were met, disagrees with what was done there."""
         data = self._new()
         if data.observations is not None:
