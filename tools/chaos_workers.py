@@ -36,7 +36,7 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.evaluation.spool import Spool
 
 sys.path.insert(0, str(Path(__file__).parent))
-from chaos import cluster, kill  # noqa: E402
+from chaos import cluster, kill
 
 LIMIT = 1800  # seconds after which a run under fire counts as hanging
 
