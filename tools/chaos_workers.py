@@ -101,10 +101,9 @@ def fire(what: str, spool: Path, episodes: int, kills: int, every: float, rng: r
                 if what == "driver":
                     killed += kill(process.pid)
                 elif what == "workers":
-                    children = [
-                        c.pid for c in psutil.Process(process.pid).children() if "spawn_main" in " ".join(c.cmdline())
-                    ]
-                    killed += kill(rng.choice(children)) if children else 0
+                    children = psutil.Process(process.pid).children()
+                    victims = [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+                    killed += kill(rng.choice(victims)) if victims else 0
                 elif scheduler_due and blocks(spool) > episodes // 3 and machines.scheduler is not None:
                     killed, scheduler_due = killed + kill(machines.scheduler.pid), False
                     machines.scheduler.wait()

@@ -68,8 +68,8 @@ def compare(env: str, executor: str, workers: int, episodes: int, wanted: float)
     many, together = seconds(env, executor, workers, episodes)
     same = np.array_equal(alone, together)
     print(
-        f"{env}: {episodes} episodes, 1 worker {one:.1f} s, {workers} {executor} {many:.1f} s: {one / many:.2f} times as fast "
-        f"(wanted: {wanted}); {'the same' if same else 'OTHER'} returns", flush=True,
+        f"{env}: {episodes} episodes, 1 worker {one:.1f} s, {workers} {executor} {many:.1f} s: {one / many:.2f} times as "
+        f"fast (wanted: {wanted}); {'the same' if same else 'OTHER'} returns", flush=True,
     )  # fmt: skip
     return same and one / many >= wanted
 
