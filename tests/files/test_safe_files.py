@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts
-from evenroll.errors import EvenrollError
+from evenroll.errors import DataError, EvenrollError
 from evenroll.evaluation.collector import Collector
 from evenroll.files import safe_files
 from evenroll.files.figures import save_figure
-from evenroll.files.safe_files import write_atomically
+from evenroll.files.safe_files import read_tensors, tensor_bytes, write_atomically
 from evenroll.policies import load_policy, save_policy
 from tests.files.corpus.valid import policy, rollouts
 from tests.files.test_corpus import run
@@ -261,3 +261,14 @@ def test_old_files_have_no_checksum_and_are_read(tmp_path: Path) -> None:
     theta = load_policy(path).theta
     save_file(load_file(path), path, metadata)
     np.testing.assert_array_equal(load_policy(path).theta, theta)
+
+
+def test_equal_arrays_have_equal_bytes(tmp_path: Path) -> None:
+    """The library below writes its metadata in a random order. Half of all files would differ."""
+    arrays = {"b": np.arange(3.0), "a": np.arange(5, dtype=np.int32), "c": np.zeros((2, 2), np.float32)}
+    first = tensor_bytes("key", {"x": 1, "ä": "ö"}, arrays)
+    assert all(tensor_bytes("key", {"x": 1, "ä": "ö"}, arrays) == first for _ in range(30))
+    (tmp_path / "file").write_bytes(first)
+    spec, read = read_tensors(tmp_path / "file", "key", 1 << 20, DataError)
+    assert spec == {"x": 1, "ä": "ö"}
+    assert all(np.array_equal(read[name], x) and read[name].dtype == x.dtype for name, x in arrays.items())

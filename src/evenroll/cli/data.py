@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -12,6 +12,8 @@ from rich.table import Table
 from evenroll.cli.console import emit, err, out, progress_bar, shown, significant, tell_warning, writable
 from evenroll.cli.keeping import goes_on, keep, kept, places
 from evenroll.cli.options import (
+    AnyExecutorOption,
+    AnyWorkersOption,
     EnvArgument,
     EnvsOption,
     GammaOption,
@@ -22,6 +24,7 @@ from evenroll.cli.options import (
     PolicyOption,
     SamplerOption,
     SeedOption,
+    SpoolOption,
 )
 from evenroll.cli.signals import exit_code
 from evenroll.errors import CollectionFault, EvenrollError
@@ -45,6 +48,9 @@ def collect(
     envs: EnvsOption = None,
     initial_data: InitialOption = None,
     normalize: NormalizeOption = None,
+    workers: AnyWorkersOption = None,
+    executor: AnyExecutorOption = None,
+    spool: SpoolOption = None,
 ) -> None:
     """Just collect: on-policy data, balanced, with log π_e and log π_b of every step."""
     from evenroll.adapters.loading import load_any_policy, load_environment
@@ -54,18 +60,28 @@ def collect(
     from evenroll.collection.environments import collect as run
     from evenroll.collection.recorder import Recorder
     from evenroll.collection.rollout_files import check_target, load_rollouts, save_minari, save_rollouts
+    from evenroll.evaluation.workers import WorkersSource, named_source
 
     check_target(out_file)
     statistics = None if normalize is None else load_normalization(normalize)
-    env, loaded = load_environment(env_name, envs, statistics), load_any_policy(policy)
-    for text in (*(unnormalised(policy) if statistics is None else ()), *warnings_of(env)):
-        tell_warning(text)
+    settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon}
+    settings["initial"] = None if initial_data is None else load_rollouts(initial_data, gamma)
+    source = named_source(
+        env_name, policy, sampler, workers, executor, spool, envs, normalization=statistics, keep=True, resets=0, **settings
+    )
+    env = load_environment(env_name, envs, statistics) if source is None else source.env
+    for text in () if source is not None else (*(unnormalised(policy) if statistics is None else ()), *warnings_of(env)):
+        tell_warning(text)  # a source tells of them itself
     observation_space, action_space = spaces_of(env)
-    collector = Recorder(
-        loaded, sampler, gamma=gamma, seed=seed, observation_space=observation_space,
-        action_space=action_space, lanes=envs, horizon=horizon, keep_observations=True,
-        initial=None if initial_data is None else load_rollouts(initial_data, gamma),
-    )  # fmt: skip
+    collector: Recorder | WorkersSource
+    if source is None:
+        collector = Recorder(
+            load_any_policy(policy), sampler, observation_space=observation_space, action_space=action_space, lanes=envs,
+            keep_observations=True, **settings,
+        )  # fmt: skip
+        collecting = run(collector, env, episodes=episodes)
+    else:
+        collector, collecting = source, source.collect(episodes, None, at_once=False)
     if out_file.suffix == ".minari" and collector.model.play is not None:
         raise EvenrollError("the data will have the policy's noise for actions: write it to .parquet or .safetensors")
     where = places(out_file)
@@ -79,7 +95,7 @@ def collect(
 
     with progress_bar("episodes", False, keeps=True) as bar:
         try:
-            for done in run(collector, env, episodes=episodes):
+            for done in collecting:
                 bar(done, episodes)
             data = collector.rollouts()
             try:
@@ -92,12 +108,19 @@ def collect(
             raise kept(fault, env_name, where) from None
         except KeyboardInterrupt:  # also while the data is being written
             so_far = collector.rollouts(unfinished=False)
+            if spool is not None:
+                err.print(f"interrupted after {collector.episodes} of {episodes} episodes, which are in {shown(spool)}")
+                err.print(f"go on with: {escape(goes_on())}", soft_wrap=True)
+                raise typer.Exit(exit_code()) from None
             path, said = keep(so_far, env_name, where) if collector.episodes else (initial_data, "no episode had finished")
             err.print(f"interrupted after {collector.episodes} of {episodes} episodes: {shown(said)}", soft_wrap=True)
             if path is not None:
                 command = goes_on(initial_data=path, episodes=max(episodes - collector.episodes, 1))
                 err.print(f"go on with: {escape(command)}", soft_wrap=True)
             raise typer.Exit(exit_code()) from None
+        finally:
+            if source is not None:
+                source.close()
     out.print(
         f"{shown(out_file)}: {data.episodes} episodes, {data.steps} steps ({int(data.terminated.sum())} terminated, "
         f"{data.truncated} truncated)" + (f", of which {data.initial_episodes} initial" if data.initial_episodes else "")

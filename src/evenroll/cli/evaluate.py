@@ -13,6 +13,8 @@ from evenroll.cli.keeping import goes_on, keep, kept, places
 from evenroll.cli.options import (
     POLICY_HELP,
     AnyArgument,
+    AnyExecutorOption,
+    AnyWorkersOption,
     ConfidenceOption,
     EnvsOption,
     ForceOption,
@@ -25,6 +27,7 @@ from evenroll.cli.options import (
     ResetsOption,
     SamplerOption,
     SeedOption,
+    SpoolOption,
 )
 from evenroll.cli.telling import show_evaluation, tell, tell_interrupted, tell_stopping
 from evenroll.errors import CollectionFault, Interrupted, SpecError
@@ -69,6 +72,9 @@ def evaluate(
     resets: ResetsOption = None,
     initial_data: InitialOption = None,
     normalize: NormalizeOption = None,
+    workers: AnyWorkersOption = None,
+    executor: AnyExecutorOption = None,
+    spool: SpoolOption = None,
     plot: Annotated[
         Path | None, typer.Option(help="Running estimate and interval (.png, .pdf, .svg).", metavar="FILE")
     ] = None,
@@ -83,6 +89,7 @@ def evaluate(
     from evenroll.evaluation.evaluate import DEFAULT_EPISODES, Budget, evaluate_source, look_for
     from evenroll.evaluation.running_estimate import enough_to_draw
     from evenroll.evaluation.sources import source_of
+    from evenroll.evaluation.workers import named_source
 
     writable(json_file)
     drawable(plot)
@@ -102,12 +109,13 @@ def evaluate(
     statistics = None if normalize is None else load_normalization(normalize)
     if plot is not None and budget.episodes is not None:
         enough_to_draw(budget.episodes + (0 if initial is None else initial.episodes))
-    domain_or_environment: Any = loaded_domain or load_environment(domain, envs, statistics)
-    source = source_of(
-        domain_or_environment, None if policy is None else load_any_policy(policy), sampler, gamma=gamma, seed=seed,
-        horizon=horizon, initial=initial, deterministic=deterministic, resets=resets,
-        warned=unnormalised(policy) if statistics is None else (),
-    )  # fmt: skip
+    settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "initial": initial}
+    settings |= {"deterministic": deterministic, "resets": resets}
+    settings["warned"] = unnormalised(policy) if statistics is None else ()
+    source: Any = named_source(domain, policy, sampler, workers, executor, spool, envs, normalization=statistics, **settings)
+    if source is None:
+        env: Any = loaded_domain or load_environment(domain, envs, statistics)
+        source = source_of(env, None if policy is None else load_any_policy(policy), sampler, **settings)
     _say_what_cannot_be_kept(source)
     where = places(json_file, plot, report)
     try:
@@ -130,6 +138,8 @@ def evaluate(
                 out.print(f"report: {shown(report)}")
     except Interrupted as stop:
         tell_stopping(stop.rollouts)
+        if spool is not None:  # it has every finished episode, and the same command goes on
+            return tell_interrupted(stop, json_file, f"written to {spool}", goes_on())
         new = stop.rollouts.episodes - (0 if initial is None else initial.episodes)
         taken = stop.rollouts.steps - (0 if initial is None else initial.steps)
         left = {"episodes": None if episodes is None else max(episodes - new, 1)}

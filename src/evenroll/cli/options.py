@@ -77,3 +77,20 @@ WorkersOption = Annotated[
 ExecutorOption = Annotated[
     str, typer.Option(help="threads, processes, dask://HOST:PORT or tls://HOST:PORT; same results.", metavar="WHERE")
 ]
+AnyWorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", help="Collect on so many workers at once; same results for any number.", min=1, metavar="N"),
+]
+AnyExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--executor", help="Where workers run: threads (default), processes, dask://HOST:PORT or tls://HOST:PORT.",
+        metavar="WHERE",
+    ),
+]  # fmt: skip
+SpoolOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Directory in which workers keep what is finished: a run that was killed goes on from there.", metavar="DIR"
+    ),
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from evenroll.collection.rollouts import Rollouts
@@ -14,7 +15,8 @@ from evenroll.estimators.table import EstimatorLike, get_estimator
 from evenroll.evaluation.interruption import interrupted, seen, with_data
 from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.result import Evaluation
-from evenroll.evaluation.sources import Source, source_of
+from evenroll.evaluation.sources import Source
+from evenroll.evaluation.workers import any_source
 from evenroll.intervals.balanced import IID_KINDS
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import within
@@ -86,6 +88,9 @@ def evaluate(
     initial: Any = None,
     deterministic: bool = False,
     resets: int | None = None,
+    workers: int | None = None,
+    executor: str | None = None,
+    spool: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
     """Collect `episodes` trajectories (100 by default) or `steps` steps, and estimate the policy's value.
@@ -116,6 +121,11 @@ def evaluate(
     interval    auto or score; for independent trajectories also t, bca or bernstein, which needs `bounds`
     bounds      the smallest and the largest possible return, if they are known. No interval goes beyond them, and equal
                 returns, which have no spread, get an interval only with them.
+    workers     how many workers collect at the same time, for an environment given by its id or by a function of a module,
+                and a policy given by its file or as 'module:function'. The result does not depend on how many there are
+                (docs/clusters.md).
+    executor    where they work: "threads", "processes", or the address of a dask scheduler
+    spool       a directory in which they keep what is finished. A run that was killed goes on from there.
     progress    is called now and then while collecting
 
     Ctrl-C raises `evenroll.Interrupted`, a KeyboardInterrupt with `rollouts` and `result`: what had finished before it.
@@ -124,9 +134,9 @@ def evaluate(
     call = written_call("evenroll.evaluate", evaluate, locals())
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)
     budget = Budget.of(episodes, steps, half_width)
-    source = source_of(
+    source = any_source(
         domain, policy, sampler, gamma=gamma, seed=seed, horizon=horizon, initial=initial, deterministic=deterministic,
-        resets=resets,
+        resets=resets, workers=workers, executor=executor, spool=spool,
     )  # fmt: skip
     try:
         return replace(evaluate_source(source, look, budget, confidence, progress), _call=call)

@@ -116,10 +116,18 @@ def _fsync(path: Path) -> None:
 
 
 def tensor_bytes(key: str, spec: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of a safetensors file of these arrays. Empty arrays are left out."""
+    """The bytes of a safetensors file of these arrays. Empty arrays are left out. Equal arrays have equal bytes."""
     kept = {name: np.ascontiguousarray(x) for name, x in arrays.items() if x.size}
     text = json.dumps(spec)
-    return bytes(save(kept, metadata={key: text, CHECKSUM: checksum(text, kept)}))
+    return _in_order(bytes(save(kept, metadata={key: text, CHECKSUM: checksum(text, kept)})))
+
+
+def _in_order(file: bytes) -> bytes:
+    """The same file with a sorted description: safetensors writes the entries of its metadata in a random order."""
+    length = int.from_bytes(file[:8], "little")
+    text = json.dumps(json.loads(file[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of 8
+    return len(text).to_bytes(8, "little") + text + file[8 + length :]
 
 
 def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:

@@ -33,11 +33,21 @@ from evenroll.engine.simd import width_of
 from evenroll.engine.views import beyond
 from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, draw_tilted, drift, features, forward, log_tilted, scores, tilt
-from evenroll.samplers.auto_network import learn_network, network_state, settle_network, surprise_of_network, tilt_of_network
+from evenroll.samplers.auto_network import (
+    learn_network,
+    network_state,
+    refit_network,
+    settle_network,
+    sums_of_network,
+    surprise_of_network,
+    tilt_of_network,
+    told_of_network,
+)
 from evenroll.samplers.auto_state import SEVERAL_DISCRETE, Memory, Settings
-from evenroll.samplers.auto_table import learn_table, table_state, tilt_of_table
+from evenroll.samplers.auto_table import learn_table, sums_of_table, table_state, tilt_of_table
 from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, END_EPISODE, LOG_BEHAVIOR, UPDATE, SamplerView
+from evenroll.samplers.sums import Sums
 
 WIDEST = 1100  # features: an inversion takes 0.7 s then, in which Ctrl-C has to wait; with 2,048 it takes 8 s or more
 
@@ -86,6 +96,18 @@ class Auto(Sampler):
         named = Memory(memory)
         named.discount, named.next_fit = 1.0, 8.0
         return vectors, memory
+
+    def sums(self, policy: Policy) -> Sums:
+        counts = [Memory.names.index("k"), Memory.names.index("times")]
+        first = Memory.count + 2 * int(policy.sizes.outputs)
+        if policy.n_states is not None:
+            return sums_of_table(policy, counts, first)
+        return sums_of_network(policy, counts, first, settle)
+
+    def told(self, policy: Policy, settings: np.ndarray, memory: np.ndarray, blocks: int, steps: float) -> float:
+        if policy.n_states is not None:
+            return super().told(policy, settings, memory, blocks, steps)
+        return told_of_network(Settings(settings), Memory(memory), blocks, steps)
 
 
 @piece(CHOOSE)
@@ -155,3 +177,10 @@ def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float,
     if Settings(sampler.settings).states == 0.0:
         settle_network(policy, sampler, width_of(real))
     memory.t, memory.discount = 0.0, 1.0
+
+
+@piece(END_EPISODE)
+def settle(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
+    """The sums were added up: compute what follows from them. A table has nothing of the kind."""
+    if Settings(sampler.settings).states == 0.0:
+        refit_network(policy, sampler, width_of(real))

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from evenroll.engine.pieces import Floats, Ints, Reals, shift
+from evenroll.engine.pieces import Floats, Ints, Piece, Reals, shift
 from evenroll.engine.simd import add, dot, fma, list_positive, load, multiply, narrow, over_columns, splat, store
+from evenroll.engine.views import beyond
 from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, features
 from evenroll.samplers.auto_state import SEVERAL_DISCRETE, Memory, Settings
 from evenroll.samplers.interface import SamplerView
+from evenroll.samplers.sums import Sums
 
 # docs/experiments-auto.md has the experiments that decided these constants.
 GAIN_NETWORK = 0.5  # κ at first: the share that is repaid of what a step could repay
@@ -50,6 +52,29 @@ def network_state(policy: Policy) -> tuple[np.ndarray, int]:
     width, n = policy.feature_width, int(policy.sizes.outputs)
     D = width + 8 - width % 8
     return np.zeros(2 * D + 2 * n * D + D * D, dtype=policy.dtype), 2 * width * width
+
+
+def sums_of_network(policy: Policy, counts: list[int], first: int, settle: Piece) -> Sums:
+    """S and K are sums over steps. `first` is the place of K in the memory, `counts` those of the plain counts."""
+    width, n = policy.feature_width, int(policy.sizes.outputs)
+    D = width + 8 - width % 8
+    memory = np.concatenate([counts, np.arange(first, first + width * width)]).astype(np.int64)
+    S, both = slice(2 * D, 2 * D + n * D), slice(2 * D, 2 * D + 2 * n * D)  # both: S and β = P S
+    return Sums(vectors=S, memory=memory, owed_vectors=both, settle=settle)
+
+
+def told_of_network(settings: Settings, memory: Memory, blocks: int, steps: float) -> float:
+    """All of S, as long as the blocks together do not repay more than all of it; else what makes them repay just that.
+
+    A step repays the share c of S (`gain`), and so the blocks repay c · steps of it, where none sees the others. A single
+    block repays no more than it is told of.
+    """
+    k = float(memory.k)
+    if k == 0.0:
+        return 1.0
+    in_python = getattr(gain, "py_func", gain)
+    repaid = float(in_python(float(settings.directions), k, 2.0 * float(memory.times) / k + 1.0)) * steps
+    return min(1.0, max(1.0 / blocks, 1.0 / max(repaid, 1e-9)))
 
 
 @njit
@@ -171,11 +196,31 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
             if wide[j] != 0.0:
                 _add(width, 4, weight * wide[j], wide, shift(K, j * width))
     if k >= memory.next_fit:
-        memory.next_fit = math.ceil(k * 4.0 / 3.0)
-        _invert(width, K, k, inverse)
-        for j in range(width):
-            for i in range(width):
-                P[j * D + i] = narrow(inverse[j * width + i], psi)
+        _fit(policy, sampler, lanes, k)
+
+
+@njit
+def _fit(policy: PolicyView, sampler: SamplerView, lanes: int, k: float) -> None:
+    """P = (K/k)⁻¹, and β = P S."""
+    width, memory = int(Settings(sampler.settings).width), Memory(sampler.memory)
+    D, psi, _, _, _, P = _vectors(policy, sampler)
+    K = shift(beyond(memory), 2 * policy.sizes.outputs)
+    inverse = shift(K, width * width)
+    memory.next_fit = math.ceil(k * 4.0 / 3.0)
+    _invert(width, K, k, inverse)
+    for j in range(width):
+        for i in range(width):
+            P[j * D + i] = narrow(inverse[j * width + i], psi)
+    _solve(policy, sampler, lanes)
+
+
+@njit
+def refit_network(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
+    """S and K were added up from several blocks: compute P anew if it is time, and β = P S."""
+    memory = Memory(sampler.memory)
+    if memory.k >= memory.next_fit:
+        _fit(policy, sampler, lanes, memory.k)
+    else:
         _solve(policy, sampler, lanes)
 
 

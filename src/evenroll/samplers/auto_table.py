@@ -15,6 +15,7 @@ from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView
 from evenroll.samplers.auto_state import Memory
 from evenroll.samplers.interface import SamplerView
+from evenroll.samplers.sums import Sums
 
 # docs/experiments-auto.md has the experiments that decided both constants, under "Tables".
 GAIN_TABLE = 3.0  # logits per count; with two actions it is 2, which repays all. 2 … 4 measure alike
@@ -36,6 +37,18 @@ NAMED = StateSums.count
 def table_state(policy: Policy) -> tuple[np.ndarray, int]:
     """(vectors, how many numbers the sums have)."""
     return np.zeros(1, dtype=policy.dtype), (policy.n_states or 0) * (StateSums.count + 2 * int(policy.sizes.outputs))
+
+
+def sums_of_table(policy: Policy, counts: list[int], first: int) -> Sums:
+    """All numbers of a state are sums over steps, and what it owes are S and Σ γᵗ t x.
+
+    first   the place of the first state in the memory
+    counts  the places of the plain counts
+    """
+    n, states = int(policy.sizes.outputs), policy.n_states or 0
+    places = first + np.arange(states * (NAMED + 2 * n)).reshape(states, NAMED + 2 * n)
+    memory = np.concatenate([counts, places.ravel()]).astype(np.int64)
+    return Sums(memory=memory, owed_memory=places[:, NAMED:].ravel())
 
 
 @njit(forceinline=True)

@@ -23,6 +23,7 @@ from evenroll.errors import SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, log_prob, out_b
 from evenroll.samplers.interface import END_EPISODE, LOG_BEHAVIOR, UPDATE, SamplerView
+from evenroll.samplers.sums import Sums
 
 MOST_WORK = 1 << 31  # numbers that a step may work on: 0.9 s, measured for roa with networks of 64 × 64 and 256 × 256
 
@@ -75,6 +76,17 @@ class Sampler:
     def each(self, policy: Policy) -> int:
         """How many numbers each of several trajectories side by side has to itself. They lie behind the vectors."""
         return 0
+
+    def sums(self, policy: Policy) -> Sums | None:
+        """Which of its numbers are sums over steps; None if what it has learnt in several places cannot be added up."""
+        return None
+
+    def told(self, policy: Policy, settings: np.ndarray, memory: np.ndarray, blocks: int, steps: float) -> float:
+        """The share of what it owes that each of `blocks` blocks is told of, which take this many steps in all.
+
+        None of them sees what the others repay. If each repaid all that is owed, they would repay it several times over.
+        """
+        return 1.0 / blocks
 
     def check(self, policy: Policy) -> None:
         """Raise a `SpecError` if the sampler cannot run this policy."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenroll.engine.pieces import Floats, Piece, piece
+from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, draw, forward
 from evenroll.samplers.base import Sampler
 from evenroll.samplers.interface import CHOOSE, SamplerView
+from evenroll.samplers.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class OnPolicy(Sampler):
 
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose}
+
+    def sums(self, policy: Policy) -> Sums:
+        return Sums()  # it learns nothing
 
 
 @piece(CHOOSE)

@@ -17,6 +17,7 @@ from evenroll.policies import Policy
 from evenroll.policies.interface import PolicyView, add_score, draw, forward
 from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, UPDATE, SamplerView
+from evenroll.samplers.sums import Sums
 
 
 class Settings(Fields):
@@ -45,6 +46,10 @@ class ROS(Sampler):
 
     def state(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
         return policy.zero_vector(), np.zeros(Memory.count)  # S, k                  (Alg. 1, lines 3–4)
+
+    def sums(self, policy: Policy) -> Sums:
+        everything = slice(0, policy.parameters)
+        return Sums(vectors=everything, memory=np.array([Memory.names.index("k")]), owed_vectors=everything)
 
 
 @piece(CHOOSE)
