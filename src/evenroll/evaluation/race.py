@@ -318,4 +318,4 @@ def _strays(*sides: Side) -> bool:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
+    return " or ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]]) or "another"
