@@ -52,7 +52,8 @@ def test_difference_until_decided(files: list[str], tmp_path: Path) -> None:
     assert (found["verdict"], found["most"]) == ("first", 60)
 
 
-def test_options_that_do_not_go_together(files: list[str]) -> None:
+def test_options_that_do_not_go_together(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the last of them fails after episodes were collected, which are kept
     run = ["difference", "gridworld", "--policy", files[0], "--against", files[1]]
     for wrong, words in (
         (["--most", "50"], "--until-decided"),
