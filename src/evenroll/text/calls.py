@@ -20,7 +20,7 @@ def written_call(name: str, function: Callable[..., Any], given: Mapping[str, An
     words = []
     for argument in inspect.signature(function).parameters.values():
         value, default = given[argument.name], argument.default
-        if argument.name in SILENT or value is default or (is_plain(value) and is_plain(default) and value == default):
+        if argument.name in SILENT or (is_plain(value) and is_plain(default) and value == default):
             continue
         text = _written(value) if is_plain(value) else argument.name
         words.append(f"{argument.name}={text}" if argument.kind is argument.KEYWORD_ONLY else text)
