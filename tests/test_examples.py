@@ -52,6 +52,6 @@ def test_ppo_balanced() -> None:
     """It learns, and as it says, the change is ten lines or fewer: without them it is plain PPO."""
     learn = load("ppo_balanced").main
     assert learn("CartPole-v1", 8_192) > 40  # at first it is 20; the seed is fixed, and gave 56
-    assert learn("CartPole-v1", 1_024, balanced=False) > 10
+    assert learn("CartPole-v1", 2_048, balanced=False) > 10
     marked = [line for line in (EXAMPLES / "ppo_balanced.py").read_text().splitlines()[1:] if "▶" in line]
     assert 0 < len(marked) <= 10
