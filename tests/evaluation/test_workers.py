@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,18 @@ import numpy as np
 import pytest
 
 import evenroll
+from evenroll.collection.balance import Balance
+from evenroll.collection.merging import sums_of
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import EnvironmentFault, EvenrollError, Interrupted, SpecError
 from evenroll.evaluation import workers as module
-from evenroll.evaluation.episode_blocks import Task, collect_block, round_after
+from evenroll.evaluation.episode_blocks import Block, Collected, Task, collect_block, round_after
 from evenroll.evaluation.workers import WorkersSource
 from evenroll.executors.pool import Pool
 from tests.evaluation import worker_environments
 from tests.evaluation.worker_environments import ID
-from tests.helpers import ROOT
+from tests.helpers import IDS, ROOT
 
 EPISODES = 70  # with which some rounds have 1, 2 and 4 blocks
 SETTINGS: dict[str, Any] = {"gamma": 0.99, "seed": 3, "resets": 20}
@@ -123,6 +126,36 @@ def test_tables_and_real_actions(env: str, sampler: str) -> None:
     one = result(40, env, policy, sampler=sampler)
     same(one, result(40, env, policy, sampler=sampler, workers=3))
     assert one.behavior_largest > 0.0
+
+
+@pytest.mark.parametrize("name", ["gridworld", "cartpole"])
+def test_later_rounds_start_from_what_the_earlier_ones_have_learnt(name: str) -> None:
+    """After whole rounds the balance is one that has learnt all the data in a row, to rounding."""
+    policy = get_domain(name).policy()
+    with closing(WorkersSource(IDS[name], policy, **SETTINGS)) as source:
+        list(source.collect(68, None, at_once=True))  # 32 rounds of two, one of four
+        balance = source.recorder.stepper.balance  # type: ignore[union-attr]
+        learnt = Balance(policy, source.sampler, (0,), gamma=0.99, initial=source.rollouts())
+        sums = sums_of(source.sampler, policy)
+        places = sums.memory if name == "gridworld" else sums.memory[:2]  # by now K learns from one step in sixteen
+        np.testing.assert_allclose(balance.memory[places], learnt.memory[places], rtol=1e-4, atol=1e-2)
+        np.testing.assert_allclose(balance.vectors[sums.vectors], learnt.vectors[sums.vectors], rtol=1e-3, atol=1e-2)
+        assert float(np.abs(balance.memory[places]).sum()) > 100.0
+
+
+def test_blocks_are_added_up_in_the_order_of_their_numbers() -> None:
+    """Whoever is faster: (10¹⁶ + 1) − 10¹⁶ is 0 in floating point, and (10¹⁶ − 10¹⁶) + 1 is 1."""
+    memories = []
+    for order in ((0, 1, 2), (2, 0, 1)):
+        with closing(WorkersSource("evenroll/GridWorld-v0", get_domain("gridworld").policy())) as source:
+            places = len(sums_of(source.sampler, source.policy).memory)  # type: ignore[arg-type]
+            source._round = [Block(i, 1, False) for i in range(3)]
+            for i in order:
+                gained = {"vectors": np.zeros(0), "memory": np.full(places, (1e16, 1.0, -1e16)[i])}
+                source._found[source._round[i]] = Collected({}, gained)
+            source._next_round()
+            memories.append(source.recorder.stepper.balance.memory.copy())  # type: ignore[union-attr]
+    np.testing.assert_array_equal(*memories)
 
 
 # ---- the spool -----------------------------------------------------------------------------------------------------
