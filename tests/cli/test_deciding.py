@@ -82,6 +82,15 @@ def test_gate(files: list[str], tmp_path: Path) -> None:
     assert unknown.output.startswith("UNKNOWN: ")
 
 
+def test_a_gate_lets_a_policy_pass_that_has_not_changed(files: list[str], tmp_path: Path) -> None:
+    copy = tmp_path / "copy.safetensors"
+    copy.write_bytes(Path(files[0]).read_bytes())
+    same = CliRunner().invoke(app, ["gate", "gridworld", "--policy", files[0], "--against", str(copy)])
+    assert (same.exit_code, same.output) == (0, "PASS: both files hold the same policy; nothing was run\n")
+    told = CliRunner().invoke(app, ["gate", "gridworld", "--policy", files[0], "--against", str(copy), "--json", "-"])
+    assert json.loads(told.output)["verdict"] == "not worse"
+
+
 def test_best(files: list[str], tmp_path: Path) -> None:
     run = ["best", "gridworld", *(word for file in files for word in ("--policy", file)), "--most", "60"]
     picture, page = tmp_path / "race.png", tmp_path / "race.html"
