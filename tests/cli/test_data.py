@@ -64,7 +64,8 @@ def test_workers_on_the_command_line(tmp_path) -> None:
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
     told = []
     for _ in range(2):
-        run = command("evaluate", *given, "--episodes", "6", "--spool", "spool", "--resets", "9", "--json", "-", cwd=tmp_path)
+        again = ("--episodes", "6", "--spool", "spool", "--resets", "9", "--json", "-")
+        run = command("evaluate", *given, *again, cwd=tmp_path)
         assert run.returncode == 0, run.stderr
         told.append(json.loads(run.stdout))
     assert told[0] == told[1]

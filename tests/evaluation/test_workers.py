@@ -129,7 +129,7 @@ def test_tables_and_real_actions(env: str, sampler: str) -> None:
 
 
 def test_no_more_is_shown_than_was_asked_for(monkeypatch: pytest.MonkeyPatch, counted: list[int]) -> None:
-    """A block is collected as a whole. What it brought beyond the episodes that were asked for is there for the next time."""
+    """A block is collected as a whole. What it brought beyond what was asked for is there for the next time."""
     monkeypatch.setattr(module, "round_after", lambda n, balanced: [Block(n, 4, False), Block(n + 4, 4, False)])
     with closing(WorkersSource(ID, POLICY, **SETTINGS)) as source:
         parts = []
