@@ -51,3 +51,26 @@ def test_a_day_on_the_command_line(tmp_path) -> None:
     assert "Traceback" not in run.stderr
     kept = load_rollouts(tmp_path / "mine-failing-partial.safetensors")
     assert 0 < kept.episodes < 30
+
+
+def test_workers_on_the_command_line(tmp_path) -> None:
+    """The user's own environment and policy, by name, in threads and in processes: one file, one result, one spool."""
+    (tmp_path / "mine.py").write_text(MINE)
+    given = ("mine:env", "--policy", "mine:policy")
+    for name, more in {"a": ("--workers", "1"), "b": ("--workers", "2", "--executor", "processes")}.items():
+        run = command("collect", *given, "--episodes", "6", "--out", f"{name}.safetensors", *more, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        assert "6 episodes" in run.stdout
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+    told = []
+    for _ in range(2):
+        again = ("--episodes", "6", "--spool", "spool", "--resets", "9", "--json", "-")
+        run = command("evaluate", *given, *again, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        told.append(json.loads(run.stdout))
+    assert told[0] == told[1]
+    assert told[0]["episodes"] == 6
+    for wrong, said in {"--seed=1": "belongs to another run, with another seed", "--envs=2": "not both"}.items():
+        run = command("evaluate", *given, "--episodes", "6", "--spool", "spool", wrong, cwd=tmp_path)
+        assert run.returncode == 2
+        assert said in " ".join(run.stderr.split())

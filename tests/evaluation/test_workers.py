@@ -128,6 +128,20 @@ def test_tables_and_real_actions(env: str, sampler: str) -> None:
     assert one.behavior_largest > 0.0
 
 
+def test_no_more_is_shown_than_was_asked_for(monkeypatch: pytest.MonkeyPatch, counted: list[int]) -> None:
+    """A block is collected as a whole. What it brought beyond what was asked for is there for the next time."""
+    monkeypatch.setattr(module, "round_after", lambda n, balanced: [Block(n, 4, False), Block(n + 4, 4, False)])
+    with closing(WorkersSource(ID, POLICY, **SETTINGS)) as source:
+        parts = []
+        for upto, blocks in {6: [0, 4], 8: [0, 4], 9: [0, 4, 8]}.items():
+            list(source.collect(upto, None, at_once=True))
+            assert source.episodes == source.rollouts().episodes == upto
+            assert len(source.last_observations()) == upto
+            assert counted == blocks
+            parts.append(source.rollouts().returns)
+    np.testing.assert_array_equal(parts[0], parts[2][:6])
+
+
 @pytest.mark.parametrize("name", ["gridworld", "cartpole"])
 def test_later_rounds_start_from_what_the_earlier_ones_have_learnt(name: str) -> None:
     """After whole rounds the balance is one that has learnt all the data in a row, to rounding."""
