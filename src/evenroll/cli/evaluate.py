@@ -136,7 +136,6 @@ def evaluate(
         tell_stopping(stop.rollouts)
         if spool is not None:  # it has every finished episode, and the same command goes on
             tell_interrupted(stop, json_file, f"written to {spool}", goes_on())
-            return
         new = stop.rollouts.episodes - (0 if initial is None else initial.episodes)
         taken = stop.rollouts.steps - (0 if initial is None else initial.steps)
         left = {"episodes": None if episodes is None else max(episodes - new, 1)}
