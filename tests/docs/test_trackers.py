@@ -1,4 +1,4 @@
-"""The blocks of the page that log to TensorBoard, Weights & Biases and MLflow do what they say, where these are installed."""
+"""The blocks of the page that log to TensorBoard, Weights & Biases and MLflow do what they say, where these are there."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,7 +96,7 @@ class Recipe:
 
     def identity(self, env: Any) -> dict[str, Any]:
         """Everything that determines the episodes, and nothing that does not."""
-        by_name, norm = isinstance(self.policy, str), self.normalization
+        norm = self.normalization
         return {
             "format": FORMAT,
             "evenroll": fingerprint(),
@@ -106,7 +104,7 @@ class Recipe:
             "environment": self.environment,
             "its sources": _sources(type(env.unwrapped).__module__, _module_of(self.environment)),
             "policy": self.policy if isinstance(self.policy, str) else _digest(self.policy.content, self.policy.dtype),
-            "policy's sources": _sources(_module_of(self.policy)) if isinstance(self.policy, str) and by_name else "",
+            "policy's sources": _sources(_module_of(self.policy)),
             "normalization": None if norm is None else _digest(norm.mean, norm.var, f"{norm.clip} {norm.epsilon}"),
             "sampler": repr(self.sampler),
             "gamma": self.gamma,
@@ -164,7 +162,9 @@ def policy_to_send(policy: Any) -> PolicyFile | str:
     if isinstance(policy, str | Path):
         path = Path(policy)
         try:
-            return PolicyFile("policy.zip" if path.suffix == ".zip" else "policy.safetensors", _content(path))
+            return PolicyFile(
+                "policy.zip" if path.suffix == ".zip" else "policy.safetensors", read_bytes(path, LARGEST, PolicyError)
+            )
         except PolicyError as error:
             raise PolicyError(f"{path.name}: {error}") from None
     if isinstance(policy, type) or (callable(policy) and hasattr(policy, "__qualname__")):
@@ -173,10 +173,6 @@ def policy_to_send(policy: Any) -> PolicyFile | str:
         f"a {type(policy).__name__} cannot be sent to workers: give a file (evenroll.save_policy, or Stable-Baselines3's "
         "model.zip), or the name of a function that makes it, 'module:function'"
     )
-
-
-def _content(path: Path) -> bytes:
-    return read_bytes(path, LARGEST, PolicyError)
 
 
 def _name_of(thing: Any, what: str) -> str:
@@ -257,11 +253,3 @@ def close_all(key: str) -> None:
     with _making:
         for owner in [owner for owner, made in _made.items() if made.key == key]:
             _made.pop(owner).env.close()
-
-
-@contextmanager
-def closing_all(key: str) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        close_all(key)
