@@ -139,11 +139,7 @@ def evaluate(
     except Interrupted as stop:
         tell_stopping(stop.rollouts)
         if spool is not None:  # it has every finished episode, and the same command goes on
-<<<<<<< HEAD
             tell_interrupted(stop, json_file, f"written to {spool}", goes_on(), report)
-=======
-            tell_interrupted(stop, json_file, f"written to {spool}", goes_on())
->>>>>>> scale
         new = stop.rollouts.episodes - (0 if initial is None else initial.episodes)
         taken = stop.rollouts.steps - (0 if initial is None else initial.steps)
         left = {"episodes": None if episodes is None else max(episodes - new, 1)}
