@@ -74,6 +74,7 @@ def test_an_evaluation_is_told_whole(found: evenroll.Evaluation) -> None:
     assert f"<title>What the policy is worth in cartpole: {found.number()}</title>" in page
     for words in (found.number(), found.worth(), found.noise_in_words(), str(found.mean), f"{found.steps:,}"):
         assert words in text
+    assert f'<p class="number">{found.number()}</p>' in page  # it stands in the title, too
     assert f"~{found.on_policy_episodes:,.0f}" in text
     names = ("found", "noise", "quantities", "endings", "balance", "places", "settings", "repeat")
     assert [tag[1]["id"] for tag in parsed(page).tags if tag[0] == "section" and "id" in tag[1]] == list(names)
@@ -86,6 +87,7 @@ def test_a_difference_is_told_whole(gap: evenroll.Difference) -> None:
     first, second = gap.rollouts
     assert first is not None
     assert second is not None
+    assert f'<p class="number">{gap.number()}</p>' in page
     better = int(np.count_nonzero(first.returns > second.returns))
     equal = int(np.count_nonzero(first.returns == second.returns))
     assert f"the first policy did better in {better} of 12 pairs, the second in {12 - better - equal}, and {equal}" in text
