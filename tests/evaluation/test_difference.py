@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
-import math
 
 import gymnasium as gym
 import numpy as np
@@ -15,8 +13,6 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 import evenroll
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.evaluation.difference_result import Difference
-from evenroll.evaluation.result import Evaluation
 from evenroll.policies import MLP, epsilon_greedy
 from tests.evaluation.test_looking import Rich
 
@@ -92,43 +88,6 @@ def test_a_vector_environment_pairs_each_start_with_itself() -> None:
         found = evenroll.difference(env, _swinger(0.5), _swinger(0.6), episodes=40)
         assert found.alone is not None
         assert found.half_width < 0.85 * found.alone
-
-
-@pytest.fixture(scope="module")
-def one() -> Evaluation:
-    return dataclasses.replace(
-        evenroll.evaluate("bandit", sampler="os", episodes=20), warnings=("too warm",), value=12345.678
-    )
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (0.01, 0.03, "The first policy is better: 12345.678 against 12345.658, a difference of +0.01 … +0.03."),
-        (-0.03, -0.01, "The second policy is better: 12345.678 against 12345.658, a difference of -0.03 … -0.01."),
-        (0.0, 0.04, "Which is better cannot be told yet: 12345.678 against 12345.658, a difference of +0 … +0.04."),
-        (-0.04, 0.0, "Which is better cannot be told yet: 12345.678 against 12345.658, a difference of -0.04 … +0."),
-        (-4.0, 4.0, "Which is better cannot be told yet: 12345.7 against 12345.7, a difference of -4 … +4."),
-    ],
-)
-def test_the_verdict_is_that_of_the_interval(one: Evaluation, low: float, high: float, words: str) -> None:
-    """0 at an end of the interval is no verdict. Numbers are as precise as the interval."""
-    other = dataclasses.replace(one, value=12345.658, warnings=("too warm", "too cold"))
-    found = Difference((low + high) / 2, low, high, 0.9, None, None, None, one, other)
-    assert found.in_words() == f"{words} Warning: too warm. Warning: too cold."
-    assert found.half_width == (high - low) / 2
-    assert " Note: few. Warning" in dataclasses.replace(found, note="few").in_words()
-    assert "(90 %), 20 episodes each" in str(found)
-    assert str(dataclasses.replace(found, interrupted=True)).endswith("each, interrupted")
-
-
-def test_without_an_interval_there_is_no_verdict(one: Evaluation) -> None:
-    found = Difference(3.0, None, None, 0.95, "all were equal", None, None, one, one)
-    assert found.in_words().startswith("Which is better cannot be told: 12346 against 12346; no interval: all were equal.")
-    assert str(found) == "+3 (no interval), 20 episodes each"
-    assert found.half_width is None
-    told = json.loads(json.dumps(dataclasses.replace(found, alone=math.inf).to_json(), allow_nan=False))
-    assert (told["alone"], told["value"], told["first"]["value"]) == (None, 3.0, one.value)
 
 
 @pytest.mark.filterwarnings("error")

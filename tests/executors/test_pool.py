@@ -110,7 +110,7 @@ def test_ctrl_c_ends_a_driver_whose_workers_are_stopped(tmp_path: Path) -> None:
     finally:
         driver.kill()
     assert said == "interrupted\n"
-    assert time.monotonic() - started < after + 4.0  # of which importing the package takes most
+    assert time.monotonic() - started < after + 8.0  # of which importing the package takes most, on a busy machine 4 s
 
 
 def test_workers_end_when_their_driver_is_killed(tmp_path: Path) -> None:

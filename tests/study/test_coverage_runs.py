@@ -50,7 +50,7 @@ def test_beginnings_have_the_resets_that_belong_to_them():
     data = source.rollouts()
     part = beginning(data, 12)
     assert part.episodes == 12
-    assert len(part.resets) == part.steps // 20
+    assert len(part.resets) == part.steps // 10
     assert len(beginning(data, 12, resets=50).resets) == len(data.resets)  # a number of one's own is for any size
     assert beginning(data, 30) is data
 

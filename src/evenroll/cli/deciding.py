@@ -27,9 +27,7 @@ from evenroll.errors import EvenrollError, Interrupted, SpecError
 
 DiscountOption = Annotated[float | None, typer.Option(help="Discount; default: the domain's, 1 for ENV.", metavar="X")]
 DeterministicOption = Annotated[bool, typer.Option("--deterministic", help="The policies' likeliest actions.")]
-QuantityOption = Annotated[
-    str, typer.Option(help="What counts: return, or success (info['is_success']).", metavar="return|success")
-]
+QuantityOption = Annotated[str, typer.Option(help="What counts: return, or success (info['is_success']).", metavar="WHAT")]
 MostOption = Annotated[int, typer.Option(help="Episodes of each policy at most.", min=5, metavar="N")]
 PlotOption = Annotated[Path | None, typer.Option(help="A picture (.png, .pdf, .svg).", metavar="FILE")]
 
