@@ -29,7 +29,7 @@ from evenroll.engine.blas import single_threaded_blas
 from evenroll.estimators.score_regression import ScoreRegression
 from evenroll.evaluation.pairs import Fitted, fitted, side_of, sources_for
 from evenroll.intervals.independent import Interval
-from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, levels, looks, paired_shares
+from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, for_skewness, levels, looks, paired_shares
 
 EFFECTS = (0.25, 0.5, 1.0)
 OTHER_LUCK = 500_000  # is added to the seed of the second of two equal policies
@@ -92,7 +92,10 @@ class Tracks:
             return None
         fit = ScoreRegression(value, error, int(freedom), float(gaps.mean()) - value, unseen, skewness=skewness)
         made = Fitted(gaps, fit).at(1.0 - level).interval
-        return (made.low, made.high) if isinstance(made, Interval) else None
+        if not isinstance(made, Interval):
+            return None
+        made = for_skewness(made, value, n)
+        return made.low, made.high
 
     def verdicts(self, most: int, shift: float, plain: bool = False, alpha: float = 0.05) -> tuple[np.ndarray, np.ndarray]:
         """(verdict of every run: 1, −1 or 0; pairs that it took), where at most so many pairs are collected."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
+from evenroll.intervals.independent import Interval
 from evenroll.intervals.sequential import (
     FIRST,
     KEPT,
     SignTest,
     chance_to_decide,
     fixed_size,
+    for_skewness,
     levels,
     looks,
     paired_shares,
@@ -141,6 +144,14 @@ def test_the_interval_of_a_difference_of_rates_covers(rates: tuple[float, float]
         low, high = paired_shares(int(w), int(x), 30, 0.05)
         held += int(times) * (low <= rates[0] - rates[1] <= high)
     assert held / 4000 > 0.94 - 4 * 0.0038
+
+
+def test_skewness_widens_both_sides() -> None:
+    made = Interval(1.0, 4.0, 0.95, "score", skewness=-2.0)
+    wider = for_skewness(made, 2.0, 16)  # 8 · 4 / 16 = 2 times as much on either side
+    assert (wider.low, wider.high) == (-1.0, 8.0)
+    assert for_skewness(replace(made, skewness=None), 2.0, 16) == replace(made, skewness=None)
+    assert for_skewness(replace(made, skewness=0.0), 2.0, 16).low == 1.0
 
 
 def test_the_chance_of_a_verdict() -> None:

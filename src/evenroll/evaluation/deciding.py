@@ -12,7 +12,16 @@ from evenroll.errors import SpecError
 from evenroll.evaluation.pairs import Compared, Side, compared, side_of, together
 from evenroll.evaluation.sources import Source
 from evenroll.intervals.independent import Interval, NoInterval
-from evenroll.intervals.sequential import FIRST, HOPELESS, SignTest, chance_to_decide, levels, looks, paired_shares
+from evenroll.intervals.sequential import (
+    FIRST,
+    HOPELESS,
+    SignTest,
+    chance_to_decide,
+    for_skewness,
+    levels,
+    looks,
+    paired_shares,
+)
 from evenroll.text.specs import whole_number
 
 FIRST_BETTER, SECOND_BETTER, ALIKE, UNDECIDED = "first", "second", "alike", "undecided"
@@ -128,7 +137,8 @@ class Looking:
         found = compared(sides[0], sides[1], 1.0 - level)
         if isinstance(found.interval, NoInterval):
             return found, None
-        interval = replace(found.interval, confidence=self.confidence)
+        pairs = len(sides[0].values)
+        interval = replace(for_skewness(found.interval, found.value, pairs), confidence=self.confidence)
         verdict = self.question.verdict(interval.low, interval.high)
         if verdict is not None:  # the guard takes its time, so it is asked only when it matters
             for which, side in zip(("first", "second"), sides, strict=True):

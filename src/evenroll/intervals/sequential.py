@@ -25,14 +25,18 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from dataclasses import replace
 
 import numpy as np
+
+from evenroll.intervals.independent import Interval
 
 FIRST = 5  # pairs before the first look
 EVERY = 20  # up to so many pairs there is a look after every pair
 GROWTH = 1.05  # from then on, a look has so many times the pairs of the look before; a choice
 KEPT = 0.9  # the share of α that is spent
 BEFORE = 2.5  # pairs at which log n begins to spend; a choice, half of the first look
+SKEWED = 8.0  # how much skewness widens the intervals of returns; of 0, 3 and 8 (docs/experiments-deciding.md)
 POINTS = 201  # of the grid that the density lives on; with 1,201 no level changes by more than 1 %
 LUCKY = 0.7  # how much more than √n the error may gain until the last look; a choice
 HOPELESS = 0.01  # below this chance of a verdict more pairs are not collected; a choice
@@ -78,6 +82,17 @@ def levels(when: tuple[int, ...], alpha: float) -> tuple[float, ...]:
         density = np.exp(-0.5 * np.square((grid[:, None] - at) / step)) @ mass / (step * math.sqrt(2.0 * math.pi))
         at, mass, before, used = grid, density * weights, n, used + allowed
     return tuple(result)
+
+
+def for_skewness(interval: Interval, value: float, n: int) -> Interval:
+    """The interval, widened on both sides by SKEWED·γ²/n, where γ is the skewness of the values that it was made from.
+
+    The differences of two equal policies are symmetric. Those of two others need not be: a policy may be a little better
+    most of the time and fail badly once in a while. Few pairs show too few of the failures, and a small spread with them.
+    """
+    wider = 0.0 if interval.skewness is None else SKEWED * interval.skewness**2 / n
+    low, high = wider * max(value - interval.low, 0.0), wider * max(interval.high - value, 0.0)
+    return replace(interval, low=interval.low - low, high=interval.high + high)
 
 
 class SignTest:
