@@ -254,7 +254,7 @@ def test_ctrl_c_keeps_what_was_finished() -> None:
 def test_a_fault_keeps_what_was_finished() -> None:
     with pytest.raises(EnvironmentFault, match="the simulator is gone") as told:
         result(20, env=worker_environments.failing)
-    assert told.value.rollouts.episodes == 4
+    assert told.value.rollouts.episodes in (4, 5)  # of the round in which one fails, the other may have finished
 
 
 @pytest.mark.parametrize("sampler", ["roa:rho=1", "props", "ros-head:alpha=1", "off"])
