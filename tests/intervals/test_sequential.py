@@ -119,7 +119,7 @@ def test_the_sign_test_knows_when_nothing_can_be_told_any_more() -> None:
 
 
 def test_the_interval_of_a_difference_of_rates() -> None:
-    """Ends are where the score test is at its limit; Tango's example: 43 pairs, 0 and 1 discordant ones (−0.11, 0.06)."""
+    """Ends are where the score test is at its limit; 44 pairs with one discordant."""
     low, high = paired_shares(0, 1, 44, 0.05)
     assert low == pytest.approx(-0.118, abs=0.002)
     assert high == pytest.approx(0.061, abs=0.002)
