@@ -14,8 +14,9 @@ import evenroll
 from evenroll.errors import Interrupted, SpecError
 from evenroll.evaluation.deciding import Looking, Question
 from evenroll.evaluation.difference_result import Difference
-from evenroll.evaluation.pairs import sources_for
-from evenroll.intervals.sequential import looks
+from evenroll.evaluation.pairs import compared, side_of, sources_for
+from evenroll.intervals.independent import Interval
+from evenroll.intervals.sequential import for_skewness, looks
 from tests.evaluation.test_pairs import Always, Coin
 
 
@@ -165,3 +166,16 @@ def test_the_level_of_an_interrupted_look_is_that_of_the_last() -> None:
     looking = Looking(sources_for("bandit", [None, None], "os", [None, None], **settings), Question(), 60, 0.95, "return")
     assert looking.level_at(3) == looking.levels[5]
     assert looking.level_at(23) == looking.levels[max(n for n in looks(60) if n <= 23)]
+
+
+def test_a_look_allows_for_skewness() -> None:
+    settings: dict[str, Any] = {"gamma": None, "seed": 4, "horizon": None, "deterministic": False, "resets": 0}
+    sources = sources_for(Noisy(), [Always(20), Always(21)], "os", [None, None], **settings)
+    for source in sources:
+        list(source.collect(12, None, at_once=True))
+    looking = Looking(sources, Question(), 60, 0.95, "return")
+    plain = compared(*(side_of(source, "return", 12) for source in sources), 1.0 - looking.levels[12])
+    assert isinstance(plain.interval, Interval)
+    assert plain.interval.skewness != 0.0
+    found = looking.look(12).found.interval
+    assert found.low == for_skewness(plain.interval, plain.value, 12).low < plain.interval.low
