@@ -4,6 +4,7 @@
     python -m tools.deciding tracks cartpole --sampler auto --runs 300 --pairs 100 --store tracks
     python -m tools.deciding tracks CartPole-v1 --policy model.zip --gamma 0.99 --sampler auto --runs 300 --store tracks
     python -m tools.deciding wrong tracks/*.npz                      # of equal policies
+    python -m tools.deciding skewed                                  # skewed differences with mean 0, and what it costs
     python -m tools.deciding power tracks/cartpole-auto.npz tracks/cartpole-os.npz tracks/cartpole-os-plain.npz
 
 A *track* is a run of two equal policies with other starts and other luck, fitted after every look. A difference of the
@@ -15,6 +16,7 @@ number of pairs that gives it a power of 80 %. `most` is chosen for each test an
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ from scipy import stats
 from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.estimators.score_regression import ScoreRegression
+from evenroll.estimators.skewness import skewness
 from evenroll.evaluation.pairs import Fitted, fitted, side_of, sources_for
 from evenroll.intervals.independent import Interval
 from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, for_skewness, levels, looks, paired_shares
@@ -44,10 +47,8 @@ def tracks(arguments: argparse.Namespace) -> None:
     values = np.full((arguments.runs, len(when), 5), np.nan)
     gaps = np.zeros((arguments.runs, arguments.pairs))
     started = time.perf_counter()
-    path = (
-        arguments.store
-        / f"{arguments.env.replace(':', '-')}-{arguments.sampler.split(':')[0]}{'-every' * arguments.every}{'-plain' * arguments.plain}.npz"
-    )
+    kind = f"{arguments.sampler.split(':')[0]}{'-every' * arguments.every}{'-plain' * arguments.plain}"
+    path = arguments.store / f"{arguments.env.replace(':', '-')}-{kind}.npz"
     arguments.store.mkdir(parents=True, exist_ok=True)
     with single_threaded_blas():
         for run in range(arguments.runs):
@@ -166,7 +167,8 @@ def outcomes(arguments: argparse.Namespace) -> None:
             wrong_ones, held = sum(v != 0 for v, _, _, _ in found), sum(low <= 0.0 <= high for _, _, low, high in found)
             count, runs = count + wrong_ones, runs + len(found)
             print(
-                f"P = {rate}, most {most}: wrong {_rate(wrong_ones, len(found))}, interval holds 0 in {held / len(found):.4f}",
+                f"P = {rate}, most {most}: wrong {_rate(wrong_ones, len(found))}, "
+                f"interval holds 0 in {held / len(found):.4f}",
                 flush=True,
             )
     print(f"all: wrong {_rate(count, runs)} of {runs} runs")
@@ -182,9 +184,48 @@ def outcomes(arguments: argparse.Namespace) -> None:
         taken, reached = np.mean([n for _, n, _, _ in found]), np.mean([v > 0 for v, _, _, _ in found])
         held = np.mean([lo <= second - first <= hi for _, _, lo, hi in found])
         ratios.append(taken / fixed)
-        print(f"{first} against {second}: Barnard {fixed} of each, here {taken:.1f} ({taken / fixed:.2f}), most {low}, power {reached:.2f}, "
-              f"interval holds {held:.3f}", flush=True)  # fmt: skip
+        print(f"{first} against {second}: Barnard {fixed} of each, here {taken:.1f} ({taken / fixed:.2f}), most {low}, "
+              f"power {reached:.2f}, interval holds {held:.3f}", flush=True)  # fmt: skip
     print(f"mean ratio {np.mean(ratios):.3f}")
+
+
+def skewed(arguments: argparse.Namespace) -> None:
+    """How often skewed differences of mean 0 have a verdict within 60 pairs, for several allowances; and the pairs that
+    normal differences take."""
+    rng, most, runs = np.random.default_rng(arguments.seed), 60, arguments.runs
+    bulk = rng.normal(0.05 / 0.95, 0.05, (runs, most))
+    kinds = {
+        "normal": rng.normal(size=(runs, most)),
+        "exponential": rng.exponential(size=(runs, most)) - 1.0,
+        "lognormal": np.exp(rng.normal(size=(runs, most))) - math.exp(0.5),
+        "gamma of shape 0.3": rng.gamma(0.3, size=(runs, most)) - 0.3,
+        "a failure in twenty": np.where(rng.random((runs, most)) < 0.05, -1.0, bulk),
+    }
+    for times in (0.0, 8.0, 16.0, 32.0):
+        for name, values in kinds.items():
+            verdicts, _ = zip(*(_skewed_run(row, times) for row in values), strict=True)
+            print(f"{times:g} γ²/n, {name}: {_rate(int(np.count_nonzero(verdicts)), runs)}", flush=True)
+        for effect in (0.5, 1.0):
+            taken = np.mean([_skewed_run(row + effect, times)[1] for row in kinds["normal"]])
+            print(f"{times:g} γ²/n, normal, effect {effect}: {taken:.1f} pairs", flush=True)
+
+
+def _skewed_run(values: np.ndarray, times: float) -> tuple[int, int]:
+    """(verdict, pairs) of one run of plain differences."""
+    when = looks(len(values))
+    for n, level in zip(when, levels(when, 0.05), strict=True):
+        some = values[:n]
+        mean, half = float(some.mean()), _student(level, n) * float(some.std(ddof=1)) / math.sqrt(n)
+        plain = Interval(mean - half, mean + half, 1.0 - level, "t", skewness=skewness(some))
+        made = for_skewness(plain, mean, n, times)
+        if made.low > 0.0 or made.high < 0.0:
+            return (1 if made.low > 0.0 else -1), n
+    return 0, len(values)
+
+
+@functools.cache
+def _student(level: float, n: int) -> float:
+    return float(stats.t.isf(level / 2, n - 1))
 
 
 def _outcome_run(rng: np.random.Generator, first: float, second: float, most: int) -> tuple[int, int, float, float]:
@@ -195,10 +236,10 @@ def _outcome_run(rng: np.random.Generator, first: float, second: float, most: in
     when = looks(most)
     steps = dict(zip(when, levels(when, 0.05), strict=True))
     for n in when:
-        w, l = int(wins[n - 1]), int(losses[n - 1])
-        sign = test.look(n, w, l)
+        w, x = int(wins[n - 1]), int(losses[n - 1])
+        sign = test.look(n, w, x)
         if sign or n == most:
-            low, high = paired_shares(w, l, n, steps[n])
+            low, high = paired_shares(w, x, n, steps[n])
             if sign:
                 low, high = (max(low, 0.0), high) if sign > 0 else (low, min(high, 0.0))
             else:
@@ -258,6 +299,10 @@ def main(words: Sequence[str] | None = None) -> None:
     one.add_argument("--runs", type=int, default=1000)
     one.add_argument("--seed", type=int, default=0)
     one.set_defaults(run=outcomes)
+    one = commands.add_parser("skewed")
+    one.add_argument("--runs", type=int, default=4000)
+    one.add_argument("--seed", type=int, default=1)
+    one.set_defaults(run=skewed)
     arguments = parser.parse_args(words)
     arguments.run(arguments)
 

@@ -146,12 +146,14 @@ def test_the_interval_of_a_difference_of_rates_covers(rates: tuple[float, float]
     assert held / 4000 > 0.94 - 4 * 0.0038
 
 
-def test_skewness_widens_both_sides() -> None:
+def test_skewness_widens_the_side_of_the_long_tail() -> None:
     made = Interval(1.0, 4.0, 0.95, "score", skewness=-2.0)
-    wider = for_skewness(made, 2.0, 16)  # 8 · 4 / 16 = 2 times as much on either side
-    assert (wider.low, wider.high) == (-1.0, 8.0)
-    assert for_skewness(replace(made, skewness=None), 2.0, 16) == replace(made, skewness=None)
-    assert for_skewness(replace(made, skewness=0.0), 2.0, 16).low == 1.0
+    wider = for_skewness(made, 2.0, 16)  # 16 · 4 / 16 = 4 times as much in addition
+    assert (wider.low, wider.high) == (-3.0, 4.0)
+    other = for_skewness(replace(made, skewness=2.0), 2.0, 16)
+    assert (other.low, other.high) == (1.0, 12.0)
+    for skewness in (None, 0.0):
+        assert for_skewness(replace(made, skewness=skewness), 2.0, 16) == replace(made, skewness=skewness)
 
 
 def test_the_chance_of_a_verdict() -> None:

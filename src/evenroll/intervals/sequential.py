@@ -36,7 +36,7 @@ EVERY = 20  # up to so many pairs there is a look after every pair
 GROWTH = 1.05  # from then on, a look has so many times the pairs of the look before; a choice
 KEPT = 0.9  # the share of α that is spent
 BEFORE = 2.5  # pairs at which log n begins to spend; a choice, half of the first look
-SKEWED = 8.0  # how much skewness widens the intervals of returns; of 0, 3 and 8 (docs/experiments-deciding.md)
+SKEWED = 16.0  # how much skewness widens the intervals of returns; of 0, 8 and 16 (docs/experiments-deciding.md)
 POINTS = 201  # of the grid that the density lives on; with 1,201 no level changes by more than 1 %
 LUCKY = 0.7  # how much more than √n the error may gain until the last look; a choice
 HOPELESS = 0.01  # below this chance of a verdict more pairs are not collected; a choice
@@ -84,15 +84,19 @@ def levels(when: tuple[int, ...], alpha: float) -> tuple[float, ...]:
     return tuple(result)
 
 
-def for_skewness(interval: Interval, value: float, n: int) -> Interval:
-    """The interval, widened on both sides by SKEWED·γ²/n, where γ is the skewness of the values that it was made from.
+def for_skewness(interval: Interval, value: float, n: int, times: float = SKEWED) -> Interval:
+    """The interval, widened by `times`·γ²/n on the side of the long tail, where γ is the skewness of its values.
 
     The differences of two equal policies are symmetric. Those of two others need not be: a policy may be a little better
     most of the time and fail badly once in a while. Few pairs show too few of the failures, and a small spread with them.
+    So it is the end towards the failures that comes out too near.
     """
-    wider = 0.0 if interval.skewness is None else SKEWED * interval.skewness**2 / n
-    low, high = wider * max(value - interval.low, 0.0), wider * max(interval.high - value, 0.0)
-    return replace(interval, low=interval.low - low, high=interval.high + high)
+    if not interval.skewness:
+        return interval
+    wider = times * interval.skewness**2 / n
+    if interval.skewness < 0.0:
+        return replace(interval, low=interval.low - wider * max(value - interval.low, 0.0))
+    return replace(interval, high=interval.high + wider * max(interval.high - value, 0.0))
 
 
 class SignTest:
