@@ -10,7 +10,7 @@ import pytest
 
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import DataError, SpecError
-from evenroll.evaluation.pairs import compared, fitted, of_quantity, side_of, sources_for, together
+from evenroll.evaluation.pairs import compared, fitted, of_quantity, side_of, sources_for, whole_groups
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.policies import epsilon_greedy
 
@@ -66,8 +66,8 @@ def test_domains_and_environments_meet_the_same_starts() -> None:
 def test_lanes_come_together() -> None:
     env = gym.vector.SyncVectorEnv([Coin] * 3)
     sources = sources_for(env, [Always(3)], "os", [None], **SETTINGS)
-    assert together(sources[0]) == 3
-    assert together(sources_for("gridworld", [None], "os", [None], **SETTINGS)[0]) == 1
+    assert [whole_groups(sources[0])(n) for n in (5, 6)] == [6, 6]
+    assert whole_groups(sources_for("gridworld", [None], "os", [None], **SETTINGS)[0])(5) == 5
 
 
 def test_success_takes_the_place_of_the_return() -> None:

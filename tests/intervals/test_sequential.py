@@ -26,13 +26,16 @@ from evenroll.intervals.sequential import (
 
 
 def test_when_to_look() -> None:
+    def eights(n: int) -> int:
+        return -(-n // 8) * 8
+
     assert looks(5) == (5,)
     assert looks(22) == (*range(5, 22), 22)
     assert looks(200)[:16] == tuple(range(5, 21))
     assert looks(200)[-1] == 200
     assert all(b / a < 1.11 for a, b in itertools.pairwise(looks(1000)[15:]))
-    assert looks(40, together=8) == (8, 16, 24, 32, 40)
-    assert looks(20, together=8) == (8, 16, 20)
+    assert looks(40, eights) == (8, 16, 24, 32, 40)
+    assert looks(20, eights) == (8, 16, 20)
     assert len(looks(200, growth=1.15)) < len(looks(200)) / 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,8 @@ from evenroll.cli.console import drawable, emit, live_result, out, reportable, s
 from evenroll.cli.keeping import goes_on, keep_pair, places
 from evenroll.cli.options import (
     AnyArgument,
+    AnyExecutorOption,
+    AnyWorkersOption,
     ConfidenceOption,
     HorizonOption,
     JsonOption,
@@ -21,6 +24,7 @@ from evenroll.cli.options import (
     ResetsOption,
     SamplerOption,
     SeedOption,
+    SpoolOption,
 )
 from evenroll.cli.telling import show_difference, show_race, tell, tell_interrupted, tell_stopping
 from evenroll.errors import EvenrollError, Interrupted, SpecError
@@ -61,6 +65,9 @@ def difference(
     initial_against: Annotated[
         Path | None, typer.Option(help="What --against collected before the interrupt.", metavar="FILE")
     ] = None,
+    workers: AnyWorkersOption = None,
+    executor: AnyExecutorOption = None,
+    spool: SpoolOption = None,
     plot: PlotOption = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
@@ -74,7 +81,8 @@ def difference(
     reportable(report)
     if not until_decided and most is not None:
         raise SpecError("--most is for --until-decided; --episodes says how many there are otherwise")
-    env, policies, warned, discount = _loaded(env_name, (policy, against), normalize, gamma)
+    collecting = _Collecting(workers, executor, spool)
+    env, policies, settings, discount = _loaded(env_name, (policy, against), normalize, gamma, collecting)
     initial = [None if path is None else load_rollouts(path, discount) for path in (initial_data, initial_against)]
     where = places(json_file, plot, report)
     limit = {"until": "decided", "most": most or 200} if until_decided else {"episodes": episodes}
@@ -83,9 +91,9 @@ def difference(
     try:
         with live_result((most or 200) if until_decided else (episodes or 100), json_file == "-") as show:
             result = run(
-                env, *policies, sampler=sampler, margin=margin, quantity=quantity, gamma=gamma, seed=seed,
+                env, policies[0], policies[1], sampler=sampler, margin=margin, quantity=quantity, gamma=gamma, seed=seed,
                 confidence=confidence, horizon=horizon, deterministic=deterministic, initial=(initial[0], initial[1]),
-                progress=show, warned=warned, resets=resets, **limit,
+                progress=show, resets=resets, **settings, **limit,
             )  # fmt: skip
         tell(result, json_file, lambda: show_difference(result))
         _draw(result, plot, report, json_file)
@@ -98,6 +106,8 @@ def difference(
     except Interrupted as stop:
         command = None
         tell_stopping(*(stop.rollouts or ()))
+        if spool is not None:  # it has every finished episode, and the same command goes on
+            tell_interrupted(stop, json_file, *_spooled(spool), report)
         files, said = keep_pair(stop.rollouts, env_name, where)
         if any(files):
             command = goes_on(initial_data=files[0], initial_against=files[1])
@@ -121,6 +131,9 @@ def gate(
     deterministic: DeterministicOption = False,
     resets: ResetsOption = None,
     normalize: NormalizeOption = None,
+    workers: AnyWorkersOption = None,
+    executor: AnyExecutorOption = None,
+    spool: SpoolOption = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
 ) -> None:
@@ -130,7 +143,9 @@ def gate(
 
     writable(json_file)
     reportable(report)
-    env, policies, warned, _ = _loaded(env_name, (policy, against), normalize, gamma)
+    env, policies, settings, _ = _loaded(
+        env_name, (policy, against), normalize, gamma, _Collecting(workers, executor, spool)
+    )  # fmt: skip
     if _same_file(policy, against):  # most commits change no policy, and such a one is not worse than itself
         if json_file != "-":
             out.print("PASS: both files hold the same policy; nothing was run")
@@ -139,12 +154,13 @@ def gate(
     try:
         with live_result(most, json_file == "-") as show:
             result = run(
-                env, *policies, margin=margin, most=most, quantity=quantity, sampler=sampler, gamma=gamma, seed=seed,
+                env, policies[0], policies[1], margin=margin, most=most, quantity=quantity, sampler=sampler, gamma=gamma,
+                seed=seed,
                 confidence=confidence, horizon=horizon, deterministic=deterministic, resets=resets, progress=show,
-                warned=warned,
+                **settings,
             )  # fmt: skip
     except Interrupted as stop:
-        tell_interrupted(stop, json_file, "", None, report)
+        tell_interrupted(stop, json_file, *_spooled(spool), report)
     tell(result, json_file, lambda: out.print(shown(in_a_line(result)), soft_wrap=True))
     if report is not None:
         result.report(report, goes_on())
@@ -173,6 +189,9 @@ def best(
     deterministic: DeterministicOption = False,
     resets: ResetsOption = None,
     normalize: NormalizeOption = None,
+    workers: AnyWorkersOption = None,
+    executor: AnyExecutorOption = None,
+    spool: SpoolOption = None,
     plot: PlotOption = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
@@ -183,25 +202,41 @@ def best(
     writable(json_file)
     drawable(plot)
     reportable(report)
-    env, policies, warned, _ = _loaded(env_name, policy, normalize, gamma)
+    env, policies, settings, _ = _loaded(env_name, policy, normalize, gamma, _Collecting(workers, executor, spool))
     names = _names(policy)
     try:
         with live_result(most, json_file == "-") as show:
             result = run(
                 env, dict(zip(names, policies, strict=True)), most=most, margin=margin, fresh=fresh, quantity=quantity,
                 sampler=sampler, gamma=gamma, seed=seed, confidence=confidence, horizon=horizon,
-                deterministic=deterministic, resets=resets, progress=show, warned=warned,
+                deterministic=deterministic, resets=resets, progress=show, **settings,
             )  # fmt: skip
     except Interrupted as stop:
-        tell_interrupted(stop, json_file, "", None, report)
+        tell_interrupted(stop, json_file, *_spooled(spool), report)
     tell(result, json_file, lambda: show_race(result))
     _draw(result, plot, report, json_file)
 
 
+@dataclass(frozen=True)
+class _Collecting:
+    """Where episodes are collected: what the options say, all of them None for this process."""
+
+    workers: int | None
+    executor: str | None
+    spool: Path | None
+
+    @property
+    def elsewhere(self) -> bool:
+        return self != _Collecting(None, None, None)
+
+
 def _loaded(
-    name: str, policies: Sequence[str], normalize: Path | None, gamma: float | None
-) -> tuple[Any, list[Any], tuple[str, ...], float]:
-    """The domain or environment, the policies, what to warn of, and the discount."""
+    name: str, policies: Sequence[str], normalize: Path | None, gamma: float | None, collecting: _Collecting
+) -> tuple[Any, list[Any], dict[str, Any], float]:
+    """The domain or environment, the policies, how to collect and what to warn of, and the discount.
+
+    Workers make environments and policies for themselves, so for them both stay what the user has called them.
+    """
     from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
     from evenroll.adapters.normalization import load_normalization, unnormalised
 
@@ -209,10 +244,20 @@ def _loaded(
     if domain is not None and normalize is not None:
         raise SpecError("--normalize is for environments; the policies of a domain see its states as they are")
     statistics = None if normalize is None else load_normalization(normalize)
+    settings: dict[str, Any] = vars(collecting).copy()
+    settings["warned"] = (
+        () if statistics is not None else tuple(text for policy in policies for text in unnormalised(policy))
+    )
+    discount = (1.0 if domain is None else domain.gamma) if gamma is None else gamma
+    if collecting.elsewhere:
+        return name, list(policies), settings | {"normalization": statistics}, discount
     env = domain or load_environment(name, None, statistics)
-    warned = () if statistics is not None else tuple(text for policy in policies for text in unnormalised(policy))
-    own = 1.0 if domain is None else domain.gamma
-    return env, [load_any_policy(policy) for policy in policies], warned, own if gamma is None else gamma
+    return env, [load_any_policy(policy) for policy in policies], settings, discount
+
+
+def _spooled(spool: Path | None) -> tuple[str, str | None]:
+    """What to say of finished episodes after an interrupt, and the command that goes on: the spool has all of them."""
+    return ("not kept", None) if spool is None else (f"written to {spool}", goes_on())
 
 
 def _same_file(first: str, second: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import SpecError
-from evenroll.evaluation.pairs import Compared, Side, compared, side_of, together
+from evenroll.evaluation.pairs import Compared, Side, compared, side_of, whole_groups
 from evenroll.evaluation.sources import Source
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.sequential import (
@@ -93,7 +93,7 @@ class Looking:
             raise SpecError(f"margin must be 0 or a number above it, not {question.margin}")
         self.sources, self.question, self.most, self.quantity = sources, question, most, quantity
         self.confidence = confidence
-        self.when = looks(most, together(sources[0]))
+        self.when = looks(most, whole_groups(sources[0]))
         self.levels = dict(zip(self.when, levels(self.when, 1.0 - confidence), strict=True))
         self.signs = SignTest(most, 1.0 - confidence) if quantity == "success" and question.one_threshold else None
 

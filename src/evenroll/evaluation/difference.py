@@ -10,8 +10,10 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from evenroll.adapters.normalization import Normalization
 from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import Interrupted, SpecError
@@ -52,8 +54,12 @@ def difference(
     deterministic: bool = False,
     resets: int | None = None,
     initial: tuple[Rollouts | None, Rollouts | None] = (None, None),
+    workers: int | None = None,
+    executor: str | None = None,
+    spool: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     warned: tuple[str, ...] = (),
+    normalization: Normalization | None = None,
 ) -> Difference:
     """Evaluate two policies on the same starts of one environment or domain, and compare them.
 
@@ -69,7 +75,9 @@ def difference(
     gamma     the discount. A domain has its own; elsewhere it is 1 unless given.
     initial   what each policy has collected before, with this seed and from the first start on; `episodes` counts it.
               So an interrupted difference goes on: Ctrl-C raises `evenroll.Interrupted` with both in `rollouts`.
+    workers, executor, spool  as `evaluate` takes them (docs/clusters.md). Both policies share the workers.
     warned    what is known beforehand and belongs into the results' warnings
+    normalization  with workers: what their environments do to observations (a file of `VecNormalize`, loaded)
     """
     call = written_call("evenroll.difference", difference, locals())
     if until not in (None, "decided"):
@@ -82,7 +90,8 @@ def difference(
     found = ask(
         env, first, second, question, sampler=sampler, pairs=episodes if until is None else most, quantity=quantity,
         gamma=gamma, seed=seed, confidence=confidence, horizon=horizon, deterministic=deterministic, resets=resets,
-        initial=initial, progress=progress, warned=warned,
+        initial=initial, progress=progress, warned=warned, workers=workers, executor=executor, spool=spool,
+        normalization=normalization,
     )  # fmt: skip
     return replace(found, _call=call)
 
@@ -90,9 +99,12 @@ def difference(
 def ask(
     env: Any, first: Any, second: Any, question: Question | None, *, sampler: SamplerLike, pairs: int | None, quantity: str,
     gamma: float | None, seed: int, confidence: float, horizon: int | None, deterministic: bool, resets: int | None,
-    initial: tuple[Rollouts | None, Rollouts | None], progress: Callable[[Progress], None] | None, warned: tuple[str, ...],
+    initial: tuple[Rollouts | None, Rollouts | None], progress: Callable[[Progress], None] | None, **collecting: Any,
 ) -> Difference:  # fmt: skip
-    """Compare two policies: with a question, until it is decided or there are so many pairs; without, with so many pairs."""
+    """Compare two policies: with a question, until it is decided or there are so many pairs; without, with so many pairs.
+
+    collecting  what else `sources_for` takes
+    """
     pairs = DEFAULT_EPISODES if pairs is None else pairs
     if whole_number("episodes" if question is None else "most", pairs, 1) < FEWEST:
         raise SpecError(f"a difference needs at least {FEWEST} episodes, not {pairs}")
@@ -101,7 +113,7 @@ def ask(
         raise SpecError(f"the data has {max(there)} episodes already, more than the {pairs} that are to be compared")
     look = Look(get_estimator(DEFAULT_ESTIMATOR))
     settings: dict[str, Any] = {"gamma": gamma, "seed": seed, "horizon": horizon, "deterministic": deterministic}
-    sources = sources_for(env, (first, second), sampler, initial, resets=resets, warned=warned, **settings)
+    sources = sources_for(env, (first, second), sampler, initial, resets=resets, **settings, **collecting)
     looking = None if question is None else Looking(sources, question, pairs, confidence, quantity)
     try:
         if looking is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from evenroll.adapters.normalization import Normalization
 from evenroll.evaluation.deciding import NOT_WORSE, WORSE, Question
 from evenroll.evaluation.difference import ask
 from evenroll.evaluation.difference_result import Difference
@@ -30,8 +32,12 @@ def gate(
     horizon: int | None = None,
     deterministic: bool = False,
     resets: int | None = None,
+    workers: int | None = None,
+    executor: str | None = None,
+    spool: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     warned: tuple[str, ...] = (),
+    normalization: Normalization | None = None,
 ) -> Difference:
     """Is the new policy worse than the old one by more than the margin? Pairs of episodes are collected until that is clear.
 
@@ -42,7 +48,7 @@ def gate(
     return ask(
         env, new, old, Question(margin, gate=True), sampler=sampler, pairs=most, quantity=quantity, gamma=gamma, seed=seed,
         confidence=confidence, horizon=horizon, deterministic=deterministic, resets=resets, initial=(None, None),
-        progress=progress, warned=warned,
+        progress=progress, warned=warned, workers=workers, executor=executor, spool=spool, normalization=normalization,
     )  # fmt: skip
 
 

@@ -11,13 +11,15 @@ without these parts, and its interval is made as that of `score` (intervals/bala
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenroll.adapters.loading import load_domain
+from evenroll.adapters.normalization import Normalization
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.domain import Domain
 from evenroll.errors import DataError, SpecError
@@ -26,6 +28,9 @@ from evenroll.estimators.score_regression import ScoreRegression, action_parts, 
 from evenroll.estimators.start_part import Starts, starts_of
 from evenroll.evaluation.looking import beyond_floats, other_rewards, runs_away
 from evenroll.evaluation.sources import DomainSource, EnvironmentSource, Source
+from evenroll.evaluation.workers import WorkersSource, refuse_domain
+from evenroll.executors.kept import KeptPool
+from evenroll.executors.pool import get_pool
 from evenroll.intervals.balanced import balanced_interval
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import around, as_far_as_seen, other_outcomes, rare_differences
@@ -41,12 +46,20 @@ NO_SUCCESS = (
 
 def sources_for(
     env: Any, policies: Sequence[Any], sampler: SamplerLike, initial: Sequence[Any], *, warned: tuple[str, ...] = (),
-    **settings: Any,
+    workers: int | None = None, executor: str | None = None, spool: str | Path | None = None,
+    normalization: Normalization | None = None, **settings: Any,
 ) -> list[Source]:  # fmt: skip
     """A source of episodes for each policy. All of them have the same seed, and so meet the same starts.
 
     A vector environment is reset as a whole for every round of episodes, because only then are its starts known.
+
+    workers, executor, spool  as `evaluate` takes them. All policies share the workers, and each has a directory of its own
+                              in the spool, by its number.
+    normalization             what the workers' environments do to observations
     """
+    if workers is not None or executor is not None or spool is not None:
+        settings |= {"warned": warned, "normalization": normalization}
+        return _on_workers(env, policies, sampler, initial, workers, executor, spool, settings)
     loaded = load_domain(env) if isinstance(env, str) else env
     found: list[Source] = []
     for policy, data in zip(policies, initial, strict=True):
@@ -57,10 +70,34 @@ def sources_for(
     return found
 
 
-def together(source: Source) -> int:
-    """How many episodes are collected at a time: one, or one of each lane of a vector environment."""
+def _on_workers(
+    env: Any, policies: Sequence[Any], sampler: SamplerLike, initial: Sequence[Any], workers: int | None,
+    executor: str | None, spool: str | Path | None, settings: dict[str, Any],
+) -> list[Source]:  # fmt: skip
+    refuse_domain(env)
+    pool = KeptPool(get_pool("threads" if executor is None else executor, workers))
+    found: list[Source] = []
+    try:
+        for number, (policy, data) in enumerate(zip(policies, initial, strict=True), 1):
+            place = None if spool is None else Path(spool) / str(number)
+            found.append(WorkersSource(env, policy, sampler, executor=pool, spool=place, initial=data, **settings))
+    except BaseException:
+        for source in found:
+            source.close()
+        raise
+    return found
+
+
+def whole_groups(source: Source) -> Callable[[int], int]:
+    """How many episodes there are when n are wanted and none is left half collected.
+
+    A vector environment brings one of each lane at a time, workers bring a round at a time.
+    """
+    if isinstance(source, WorkersSource):
+        return source.whole_rounds
     recorder = getattr(source, "recorder", None)
-    return 1 if recorder is None else int(recorder.lanes)
+    lanes = 1 if recorder is None else int(recorder.lanes)
+    return lambda n: -(-n // lanes) * lanes
 
 
 def first_episodes(data: Rollouts, n: int) -> Rollouts:

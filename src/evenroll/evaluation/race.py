@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenroll.adapters.normalization import Normalization
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import DataError, Interrupted, SpecError
 from evenroll.estimators import get_estimator
 from evenroll.evaluation.evaluate import DEFAULT_ESTIMATOR, Budget, Progress, evaluate_source
 from evenroll.evaluation.interruption import with_data
 from evenroll.evaluation.looking import Look
-from evenroll.evaluation.pairs import Side, compared, side_of, sources_for, together
+from evenroll.evaluation.pairs import Side, compared, side_of, sources_for, whole_groups
 from evenroll.evaluation.presenting import Presented, of_plain, page_piece
 from evenroll.evaluation.race_page import race_page
 from evenroll.evaluation.race_picture import draw_race
@@ -186,8 +187,12 @@ def best(
     horizon: int | None = None,
     deterministic: bool = False,
     resets: int | None = None,
+    workers: int | None = None,
+    executor: str | None = None,
+    spool: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     warned: tuple[str, ...] = (),
+    normalization: Normalization | None = None,
 ) -> Race:
     """The best of several policies on one environment or domain. Those that are shown to be worse drop out.
 
@@ -207,9 +212,9 @@ def best(
         raise SpecError(f"margin must be 0 or a number above it, not {margin}")
     fresh = None if fresh is None else whole_number("fresh", fresh, 0)
     settings: dict[str, Any] = {"gamma": gamma, "horizon": horizon, "deterministic": deterministic, "resets": resets}
-    settings |= {"warned": warned}
+    settings |= {"warned": warned, "workers": workers, "executor": executor, "normalization": normalization}
     no_data = [None] * len(named)
-    sources = sources_for(env, list(named.values()), sampler, no_data, seed=seed, **settings)
+    sources = sources_for(env, list(named.values()), sampler, no_data, seed=seed, spool=spool, **settings)
     race = _Running(dict(zip(named, sources, strict=True)), most, margin, confidence, quantity, progress)
     try:
         with single_threaded_blas():
@@ -232,7 +237,10 @@ def best(
     count = max(FEWEST_FRESH, int(FRESH_SHARE * result.rounds)) if fresh is None else fresh
     if count == 0:
         return result
-    alone = sources_for(env, [named[result.winner]], sampler, [None], seed=seed + OTHER_STARTS, **settings)[0]
+    place = None if spool is None else Path(spool) / "fresh"
+    alone = sources_for(
+        env, [named[result.winner]], sampler, [None], seed=seed + OTHER_STARTS, spool=place, **settings
+    )[0]  # fmt: skip
     try:
         found = evaluate_source(alone, Look(get_estimator(DEFAULT_ESTIMATOR)), Budget(count, None, None), confidence)
     finally:
@@ -249,7 +257,7 @@ class _Running:
         progress: Callable[[Progress], None] | None,
     ) -> None:  # fmt: skip
         self.sources, self.most, self.margin, self.confidence, self.quantity = sources, most, margin, confidence, quantity
-        self.when = looks(most, together(next(iter(sources.values()))), GROWTH)
+        self.when = looks(most, whole_groups(next(iter(sources.values()))), GROWTH)
         one_sided = (1.0 - confidence) / (len(sources) - 1)
         self.levels = levels(self.when, 2.0 * one_sided)
         self.left = list(sources)

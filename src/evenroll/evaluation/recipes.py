@@ -34,6 +34,7 @@ from evenroll.samplers import Sampler
 from evenroll.text.names import is_named, named
 
 FORMAT = 1  # the version of a run's identity
+MOST_MADE = 16  # environments, with their policies, that a worker keeps; a choice
 LARGEST = 1 << 28  # the most bytes of a policy's file that are sent to workers
 LIBRARIES = ("gymnasium", "torch", "stable-baselines3", "sb3-contrib")  # whose versions may change a number
 OTHER_SOURCES = (
@@ -226,30 +227,33 @@ def _versions() -> str:
 # ---- in a worker ---------------------------------------------------------------------------------------------------
 
 # What the threads of this process have made, so that an environment is made once and not for every block. A worker is told
-# the key of its recipe and nothing else of the blocks before, so this has to live as long as the process does.
-_made: dict[int, Made] = {}
+# the key of its recipe and nothing else of the blocks before, so this has to live as long as the process does. Policies that
+# are compared take turns, so a thread keeps several; the one that was used last is the last.
+_made: dict[tuple[int, str], Made] = {}
 _making = threading.Lock()
 
 
 def made_here(recipe: Recipe, key: str) -> Made:
     """What the recipe makes, made by this thread now or before. It is refused if its identity is another one here."""
-    owner = threading.get_ident()
-    found = _made.get(owner)
-    if found is not None and found.key == key:
+    mine = threading.get_ident(), key
+    found = _made.pop(mine, None)
+    if found is not None:
+        _made[mine] = found
         return found
     with _making:  # importing, probing a policy and compiling are done by one thread after the other
-        if found is not None:
-            _made.pop(owner).env.close()
+        others = [place for place in list(_made) if place[0] == mine[0]]
+        for place in others[: len(others) + 1 - MOST_MADE]:
+            _made.pop(place).env.close()
         made = recipe.make()
         if made.key != key:
             made.env.close()
             raise EvenrollError(OTHER_SOURCES)
-        _made[owner] = made
+        _made[mine] = made
     return made
 
 
 def close_all(key: str) -> None:
     """Close what the threads of this process have made of a recipe."""
     with _making:
-        for owner in [owner for owner, made in _made.items() if made.key == key]:
-            _made.pop(owner).env.close()
+        for place in [place for place in list(_made) if place[1] == key]:
+            _made.pop(place).env.close()

@@ -45,7 +45,7 @@ class WorkersSource:
     """An environment that workers make for themselves, by its id or by a function of a module.
 
     environment, policy  what `recipes.environment_text` and `recipes.policy_to_send` accept
-    workers, executor    see `executors.pool.get_pool`
+    workers, executor    see `executors.pool.get_pool`; a pool that is kept may serve several sources, which end together
     spool                a directory in which finished blocks are kept (`spool.Spool`)
     keep                 whether observations are kept; None keeps small ones
     warned               what is known to be amiss beforehand
@@ -56,11 +56,11 @@ class WorkersSource:
     def __init__(
         self, environment: Any, policy: Any, sampler: SamplerLike = "auto", *, gamma: float | None = None, seed: int = 0,
         horizon: int | None = None, initial: Any = None, deterministic: bool = False, resets: int | None = None,
-        workers: int | None = None, executor: str | Pool = "threads", spool: str | Path | None = None,
+        workers: int | None = None, executor: str | Pool | KeptPool = "threads", spool: str | Path | None = None,
         keep: bool | None = None, warned: tuple[str, ...] = (), normalization: Normalization | None = None,
     ) -> None:  # fmt: skip
         gamma, seed = share("gamma", 1.0 if gamma is None else gamma), whole_number("seed", seed, 0)
-        self._pool = KeptPool(get_pool(executor, workers))
+        self._pool = executor if isinstance(executor, KeptPool) else KeptPool(get_pool(executor, workers))
         self.resets = Resets(None if resets is None else whole_number("resets", resets, 0))
         recipe = Recipe(
             environment_text(environment), policy_to_send(policy), get_sampler(sampler), gamma, seed, horizon,
@@ -162,6 +162,13 @@ class WorkersSource:
             self._next_round()
         self.check_copy()
         self._reset_further()
+
+    def whole_rounds(self, episodes: int) -> int:
+        """How many episodes there are when the round ends in which this many are reached."""
+        end = 0
+        while end < episodes:
+            end = round_after(end, self._balanced)[-1].end
+        return end
 
     def rollouts(self, unfinished: bool = True) -> Rollouts:
         data = self._new()
@@ -294,12 +301,14 @@ def named_source(
         return None
     if envs is not None:
         raise SpecError("--envs runs environments side by side in this process: give it or --workers, not both")
-    _refuse_domain(load_domain(environment))
+    refuse_domain(environment)
     executor = "threads" if executor is None else executor
     return WorkersSource(environment, policy, sampler, workers=workers, executor=executor, spool=spool, **settings)
 
 
-def _refuse_domain(loaded: Any) -> None:
+def refuse_domain(domain: Any) -> None:
+    """Raise if this is a domain, by its name or as an object."""
+    loaded = load_domain(domain) if isinstance(domain, str) else domain
     if isinstance(loaded, Domain):
         instead = "" if loaded.gymnasium_id is None else f"; its Gymnasium environment does it: {loaded.gymnasium_id}"
         raise SpecError(f"workers are for environments; {loaded.name} runs a whole trial in compiled code{instead}")
@@ -312,7 +321,7 @@ def any_source(
     """The source for a domain or an environment, by name or as an object; on workers where one of these asks for them."""
     if workers is None and executor is None and spool is None:
         return source_of(domain, policy, sampler, warned=warned, **settings)
-    _refuse_domain(load_domain(domain) if isinstance(domain, str) else domain)
+    refuse_domain(domain)
     return WorkersSource(
         domain, policy, sampler, workers=workers, executor="threads" if executor is None else executor, spool=spool,
         warned=warned, **settings,

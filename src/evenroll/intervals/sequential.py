@@ -25,6 +25,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -44,11 +45,15 @@ MOST_FIXED = 1e9  # pairs; a test that needs more is not worth telling
 FEW_FIXED = 1000  # pairs up to which Student's distribution matters
 
 
-def looks(most: int, together: int = 1, growth: float = GROWTH) -> tuple[int, ...]:
-    """After how many pairs to look; the last time at `most`. If pairs come `together`, only whole groups are looked at."""
+def looks(most: int, whole: Callable[[int], int] = int, growth: float = GROWTH) -> tuple[int, ...]:
+    """After how many pairs to look; the last time at `most`.
+
+    whole   where pairs come several at a time: how many there are at least, when n are wanted
+    growth  a look has so many times the pairs of the look before
+    """
     found, n = [], FIRST
     while n < most:
-        found.append(min(-(-n // together) * together, most))
+        found.append(min(whole(n), most))
         n = n + 1 if n < EVERY and growth == GROWTH else max(n + 1, int(n * growth))
     return tuple(dict.fromkeys([*found, most]))
 
