@@ -4,6 +4,7 @@
     python -m tools.deciding tracks cartpole --sampler auto --runs 300 --pairs 100 --store tracks
     python -m tools.deciding tracks CartPole-v1 --policy model.zip --gamma 0.99 --sampler auto --runs 300 --store tracks
     python -m tools.deciding wrong tracks/*.npz                      # of equal policies
+    python -m tools.deciding races cartpole --policy a.safetensors --policy b.safetensors --runs 100 --json races.json
     python -m tools.deciding skewed                                  # skewed differences with mean 0, and what it costs
     python -m tools.deciding power tracks/cartpole-auto.npz tracks/cartpole-os.npz tracks/cartpole-os-plain.npz
 
@@ -11,13 +12,18 @@ A *track* is a run of two equal policies with other starts and other luck, fitte
 policies is added afterwards: a constant in every pair, which the fit takes as it is. So one track serves for every effect,
 given in standard deviations of the on-policy paired difference. *Fixed* is the paired t test on on-policy data with the
 number of pairs that gives it a power of 80 %. `most` is chosen for each test and effect so that its power is 80 % too.
+
+*Races* are `best` with at most M rounds against M rounds of every policy, on-policy or balanced, on shared starts, after
+which the one with the largest mean (or estimate) is taken.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import math
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,9 +34,11 @@ from scipy import stats
 
 from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.estimators.score_regression import ScoreRegression
+from evenroll.estimators.score_regression import ScoreRegression, score_regression
 from evenroll.estimators.skewness import skewness
+from evenroll.evaluation.evaluate import evaluate
 from evenroll.evaluation.pairs import Fitted, fitted, side_of, sources_for
+from evenroll.evaluation.race import best
 from evenroll.intervals.independent import Interval
 from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, for_skewness, levels, looks, paired_shares
 
@@ -228,6 +236,72 @@ def _student(level: float, n: int) -> float:
     return float(stats.t.isf(level / 2, n - 1))
 
 
+def races(arguments: argparse.Namespace) -> None:
+    """How often `best` is right and how many steps it takes, what the same number of rounds for everybody gives, and how
+    far the winner's value is off."""
+    env = load_domain(arguments.env) or load_environment(arguments.env, None, None)
+    policies = {str(i): load_any_policy(path) for i, path in enumerate(arguments.policy)}
+    settings: dict[str, Any] = {"gamma": arguments.gamma, "horizon": None, "deterministic": False, "resets": None}
+    truth = [
+        evaluate(env, policy, episodes=arguments.truth, gamma=arguments.gamma, seed=77).value for policy in policies.values()
+    ]
+    print("truth:", ", ".join(f"{value:.3f}" for value in truth), flush=True)
+    found: list[dict[str, Any]] = []
+    for run in range(arguments.runs):
+        race = best(env, policies, most=arguments.most, margin=arguments.margin, gamma=arguments.gamma, seed=run)
+        own = truth[int(race.winner)]
+        fresh = race.fresh
+        assert fresh is not None
+        found.append({
+            "winner": int(race.winner), "decided": race.decided, "rounds": race.rounds, "steps": race.steps - fresh.steps,
+            "fresh_off": race.value - own, "race_off": race.runners[0].value - own, "fresh_half": fresh.half_width,
+            "equal": {kind: _equal(env, policies, kind, arguments.most, run, settings) for kind in ("os", "auto")},
+        })  # fmt: skip
+        if run % 10 == 9 or run + 1 == arguments.runs:
+            _tell_races(found, truth, arguments.margin)
+            if arguments.json:
+                arguments.json.write_text(json.dumps({"truth": truth, "races": found}) + "\n")
+
+
+def _equal(
+    env: Any, policies: dict[str, Any], sampler: str, rounds: int, seed: int, settings: dict[str, Any]
+) -> tuple[int, int]:
+    """(whom equal allocation chooses, the steps of all)."""
+    sources = sources_for(env, list(policies.values()), sampler, [None] * len(policies), seed=seed, **settings)
+    values, steps = [], 0
+    with single_threaded_blas():
+        for source in sources:
+            list(source.collect(rounds, None, at_once=True))
+            data = source.rollouts()
+            values.append(data.returns.mean() if sampler == "os" else score_regression(data, source.policy).value)
+            steps += source.steps
+            source.close()
+    return int(np.argmax(values)), steps
+
+
+def _tell_races(found: list[dict[str, Any]], truth: list[float], margin: float) -> None:
+    def good(who: int) -> bool:
+        return truth[who] >= max(truth) - margin
+
+    runs, steps = len(found), float(np.mean([race["steps"] for race in found]))
+    right = sum(good(race["winner"]) for race in found)
+    wrong = sum(race["decided"] and not good(race["winner"]) for race in found)
+    decided = np.mean([race["decided"] for race in found])
+    print(
+        f"{runs} races: right {_rate(right, runs)}, decided {decided:.2f}, wrong although decided {wrong}, "
+        f"{steps:,.0f} steps"
+    )
+    for kind in ("os", "auto"):
+        chosen, taken = zip(*(race["equal"][kind] for race in found), strict=True)
+        print(f"  as many rounds for all, {kind}: right {_rate(sum(map(good, chosen)), runs)}, {np.mean(taken):,.0f} steps; "
+              f"best takes {steps / np.mean(taken):.2f} of them")  # fmt: skip
+    spread = float(np.std([race["fresh_off"] for race in found], ddof=1))
+    for name in ("fresh_off", "race_off"):
+        off = np.array([race[name] for race in found]) / spread
+        print(f"  {name}, in standard errors of the fresh value: {off.mean():+.3f} ± {off.std(ddof=1) / runs**0.5:.3f}")
+    sys.stdout.flush()
+
+
 def _outcome_run(rng: np.random.Generator, first: float, second: float, most: int) -> tuple[int, int, float, float]:
     """(verdict, pairs, low, high) of one run, looked at after every pair, as evaluation/deciding.py does."""
     a, b = rng.random(most) < first, rng.random(most) < second
@@ -299,6 +373,16 @@ def main(words: Sequence[str] | None = None) -> None:
     one.add_argument("--runs", type=int, default=1000)
     one.add_argument("--seed", type=int, default=0)
     one.set_defaults(run=outcomes)
+    one = commands.add_parser("races")
+    one.add_argument("env")
+    one.add_argument("--policy", action="append", required=True)
+    one.add_argument("--gamma", type=float)
+    one.add_argument("--runs", type=int, default=100)
+    one.add_argument("--most", type=int, default=100)
+    one.add_argument("--margin", type=float, default=0.0)
+    one.add_argument("--truth", type=int, default=20_000, help="episodes of each policy for the truth")
+    one.add_argument("--json", type=Path)
+    one.set_defaults(run=races)
     one = commands.add_parser("skewed")
     one.add_argument("--runs", type=int, default=4000)
     one.add_argument("--seed", type=int, default=1)

@@ -9,8 +9,9 @@ Var and the truth come from one long on-policy run; the truth is its `score` est
 mean's and is taken off the squared errors. Beside the default estimate stands the plain mean of the same balanced
 episodes. *Width* is the mean half-width over 1.96 standard deviations of the estimate over the repeats. *Says* is how many
 on-policy episodes an episode is worth according to the result (the median), *is* how many it is worth according to its
-error. The floor is the share of the variance that stays if all luck of the actions is removed: the variance between starts,
-of rollouts that are repeated from the same starts, divided by the variance of all rollouts.
+error. *T* is the coverage of Student's interval of as many on-policy episodes, resampled from the long run: what skewed
+returns cost anybody. The floor is the share of the variance that stays if all luck of the actions is removed: the variance
+between starts, of rollouts that are repeated from the same starts, divided by the variance of all rollouts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from evenroll.estimators import get_estimator
 from evenroll.evaluation.collector import Collector
 from evenroll.evaluation.looking import Look, Seen
 from evenroll.evaluation.sources import EnvironmentSource
-from evenroll.intervals.independent import Interval
+from evenroll.intervals.independent import Interval, student_quantile
 
 TASKS = {  # environment: (training steps, γ, on-policy episodes for the truth)
     "CartPole-v1": (6_000, 0.99, 20_000),
@@ -61,8 +62,8 @@ def trained(task: str, steps: int, where: Path, seed: int = 0) -> PPO:
     return PPO.load(path, device="cpu")
 
 
-def truth(env: gym.Env, model: Model, gamma: float, episodes: int, deterministic: bool) -> tuple[float, float, float]:
-    """(value, the square of its standard error, variance of the returns) from many on-policy episodes."""
+def truth(env: gym.Env, model: Model, gamma: float, episodes: int, deterministic: bool) -> tuple[float, float, np.ndarray]:
+    """(value, the square of its standard error, the returns) from many on-policy episodes."""
     source = EnvironmentSource(
         env, model, "os", gamma=gamma, seed=999_983, horizon=None, initial=None, deterministic=deterministic
     )
@@ -71,7 +72,14 @@ def truth(env: gym.Env, model: Model, gamma: float, episodes: int, deterministic
     seen = Seen(data, source.policy, source.sampler, source.divergence, model.described, "", 0)
     value, interval = seen.look(Look(get_estimator("score")), 0.95)
     assert isinstance(interval, Interval)
-    return value, (interval.half_width / 1.96) ** 2, float(data.returns.var(ddof=1))
+    return value, (interval.half_width / 1.96) ** 2, data.returns
+
+
+def coverage_of_t(returns: np.ndarray, n: int, draws: int = 8000) -> float:
+    """How often Student's 95 % interval of n of these returns, drawn with replacement, holds their mean."""
+    some = np.random.default_rng(0).choice(returns, (draws, n))
+    half = student_quantile(0.95, n - 1) * some.std(axis=1, ddof=1) / n**0.5
+    return float((np.abs(some.mean(axis=1) - returns.mean()) <= half).mean())
 
 
 def floor(env: gym.Env, model: Model, gamma: float, starts: int = 200, repeats: int = 8) -> float:
@@ -97,7 +105,8 @@ def study(
     """A record per size and estimate. Runs go to the largest size; the smaller ones are their beginnings."""
     env = gym.make(task)
     ours = as_model(model, env.observation_space, env.action_space, deterministic=deterministic)
-    value, of_truth, variance = truth(env, ours, gamma, truths, deterministic)
+    value, of_truth, returns = truth(env, ours, gamma, truths, deterministic)
+    variance = float(returns.var(ddof=1))
     known = {"task": task, "policy": ours.described, "value": value, "value_se": of_truth**0.5, "variance": variance,
              "repeats": repeats, "sampler": sampler, "floor": None if deterministic else floor(env, ours, gamma),
              }  # fmt: skip
@@ -131,6 +140,7 @@ def study(
             "bias_se": float(np.sqrt(1 / repeats + of_truth / np.square(errors).mean())),
             "coverage": float(covers.mean()), "width": float(np.nanmean(halves) / (1.96 * errors.std(ddof=1))),
             "says": float(np.nanmedian(worth)), "is": 1.0 / ratio if ratio > 0.0 else None,
+            "coverage_of_t": coverage_of_t(returns, n),
         }  # fmt: skip
 
 
@@ -163,7 +173,7 @@ def main() -> None:
                     f"{task}, {found['episodes']} episodes, {found['estimate']}: "
                     f"{found['ratio']:.3f} ± {found['ratio_se']:.3f}, "
                     f"bias {found['bias']:+.2f} ± {found['bias_se']:.2f}, coverage {found['coverage']:.3f}, width "
-                    f"{found['width']:.2f}, says {found['says']:.2g}×",
+                    f"{found['width']:.2f}, says {found['says']:.2g}×, t {found['coverage_of_t']:.3f}",
                     flush=True,
                 )
         if arguments.json:

@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass, replace
 
 from evenroll.collection.rollouts import Rollouts
-from evenroll.estimators.score_regression import ScoreRegression
+from evenroll.estimators.score_regression import FEWEST, ScoreRegression
 from evenroll.estimators.variance_components import Component, Components, variance_components
 from evenroll.policies import Policy
 
-FEWEST = 8  # with fewer episodes the shares say nothing; as FEWEST of the intervals
 TOO_ROUGH = 0.2  # with a larger standard error than this, what is left is not told apart; a choice
 NOTHING = 0.005  # a smaller share would be printed as 0 %
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import SpecError
-from evenroll.estimators.score_regression import ROUNDING, ScoreRegression, score_regression
+from evenroll.estimators.score_regression import FEWEST, ROUNDING, ScoreRegression, score_regression
 from evenroll.estimators.skewness import skewness
 from evenroll.estimators.table import Estimator
 from evenroll.intervals.independent import (
@@ -43,7 +43,6 @@ from evenroll.intervals.outcomes import (
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
 
-FEWEST = 8  # with fewer episodes the residuals say too little, and the interval is as wide as for independent trajectories
 IID_KINDS = ("t", "bca", "bernstein")
 KINDS = ("auto", *IID_KINDS, "score")
 TOO_FEW = NoInterval("fewer than 3 trajectories have finished")
