@@ -134,9 +134,23 @@ def test_state_dependent_noise_is_played_as_it_is(kind: Any) -> None:
 
 def test_the_likeliest_actions_and_models_that_do_not_fit(ppo: PPO) -> None:
     result = evenroll.evaluate(gym.make("CartPole-v1"), ppo, episodes=5, deterministic=True)
-    assert result.policy == "deterministic PPO"
+    assert result.policy == "deterministic PPO, a compiled MLP"
     with pytest.raises(PolicyError, match="was made for"):
         evenroll.evaluate(gym.make("Acrobot-v1"), ppo, episodes=3)
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Discrete(3), BOX])
+def test_the_compiled_copy_does_what_predict_does(space: gym.Space[Any]) -> None:
+    env = Walk(space)
+    model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, device="cpu", seed=0, policy_kwargs={"log_std_init": 1.0})
+    made = as_model(model, env.observation_space, space, deterministic=True)
+    x = made.observations.probes()
+    theirs = model.predict(x, deterministic=True)[0]
+    np.testing.assert_allclose(made.decide(x), theirs, atol=1e-5)
+    rows = made.observations.rows(x)
+    made.check(rows, made.actions.from_env(theirs))
+    with pytest.raises(PolicyError, match="disagrees"):
+        made.check(rows, made.actions.from_env(theirs) + 1.0)
 
 
 def test_images_with_channels_last() -> None:

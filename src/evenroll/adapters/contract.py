@@ -34,6 +34,7 @@ CHUNKS = (
     "a step is a decision, which is played as up to {0} actions: the steps, the lengths of episodes and the discount are "
     "those of decisions, and the reward of a step is that of its actions, discounted from its first one on"
 )
+COPY_DISAGREES = "the network's compiled copy disagrees with it on observations it met: pass compile=False"
 DETERMINISTIC = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
@@ -60,6 +61,7 @@ class Model:
     clipped    the share of the actions that were clipped, where `actions` does not tell
     played_actions  what the environment gets, where `actions` are noise
     chunk      how many actions in a row come of one decision; then `play` gives them as [n, chunk, …]
+    original   what `decide` is a compiled copy of; None if it is no copy
     critic     observations [n, …] → [n], the value that the model's own critic gives to them; None if it has none
     """
 
@@ -84,6 +86,7 @@ class Model:
     clipped: Callable[[], float] | None = None
     chunk: int = 1
     played_actions: Actions | None = None
+    original: Callable[[Any], Any] | None = None
     critic: Callable[[Any], np.ndarray] | None = None
 
     @property
@@ -134,7 +137,10 @@ class Model:
             return
         some = np.unique(np.linspace(0, len(rows) - 1, CHECKED).astype(int))  # the first and the last step among them
         batch = self.observations.shaped(rows[some])
-        if self.decide is not None and not self.draws and self.memory is None:
+        if self.original is not None:
+            if not self.actions.same(self.actions.from_env(self.original(batch)), actions[some]):
+                raise PolicyError(COPY_DISAGREES)
+        elif self.decide is not None and not self.draws and self.memory is None:
             if not self.actions.same(self.actions.from_env(self.decide(batch)), actions[some]):
                 raise PolicyError(
                     f"{self.described}: when asked again about observations it met, it did something else, so it is not "
@@ -143,7 +149,7 @@ class Model:
         elif self.torch is not None and isinstance(self.engine, MLP):
             theirs = self.torch.outputs(batch)
             if not self.actions.distribution.same(self.engine.parameters_of_actions(rows[some]), theirs):
-                raise PolicyError("the network's compiled copy disagrees with it on observations it met: pass compile=False")
+                raise PolicyError(COPY_DISAGREES)
         elif handed is not None and isinstance(self.engine, External) and self.encode is not None and self.begin is None:
             now = self.engine.parameters_of_actions(self.encode(batch))
             if not self.actions.distribution.same(now, self.engine.parameters_of_actions(handed[some])):
