@@ -101,6 +101,8 @@ def test_a_worker_makes_each_policy_once_although_they_take_turns(monkeypatch: p
 def test_a_race_does_not_depend_on_the_number_of_workers() -> None:
     races = [evenroll.best(ID, {"good": GOOD, "bad": BAD, "worse": WORSE}, most=30, workers=n, **SETTINGS) for n in (1, 3)]
     assert without_call(races[0]) == without_call(races[1])
+    assert races[0].fresh is not None
+    assert races[0].fresh.sampler == "os"  # whatever the race was run with: its value is to be without any bias
 
 
 def test_a_stopped_difference_goes_on_from_its_spool(

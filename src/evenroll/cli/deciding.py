@@ -177,7 +177,9 @@ def best(
     fresh: Annotated[
         int | None,
         typer.Option(
-            help="Fresh episodes for the winner's value (default: half of its rounds); 0: none.", min=0, metavar="N"
+            help="Fresh on-policy episodes for the winner's value (default: half of its rounds); 0: none.",
+            min=0,
+            metavar="N",
         ),
     ] = None,
     quantity: QuantityOption = "return",

@@ -6,7 +6,8 @@ that b is shown to be worse than some other policy by more than it is. So with p
 out, and a leader that all others are shown to be at most `margin` above is at most `margin` worse than b.
 
 The leader of a race was lucky more often than not, and its estimate tells of that luck (the winner's curse). So the winner's
-value comes from fresh episodes, from starts that were not in the race.
+value comes from fresh episodes, from starts that were not in the race. They are on-policy: with few episodes a policy that
+seldom fails fails a little more seldom when its actions are balanced (docs/experiments-deciding.md).
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def best(
     policies  by name, or in a row, which are then named 1, 2, 3 …
     most      how many episodes a policy runs at most
     margin    how much worse than the best the winner may be. Policies that are equal are never told apart without one.
-    fresh     how many fresh episodes the winner's value comes from: by default half as many as it ran; 0 for none
+    fresh     how many fresh on-policy episodes the winner's value comes from: by default half as many as it ran; 0 for none
     The other arguments are those of `difference`.
     """
     call = written_call("evenroll.best", best, locals())
@@ -239,7 +240,7 @@ def best(
         return result
     place = None if spool is None else Path(spool) / "fresh"
     alone = sources_for(
-        env, [named[result.winner]], sampler, [None], seed=seed + OTHER_STARTS, spool=place, **settings
+        env, [named[result.winner]], "os", [None], seed=seed + OTHER_STARTS, spool=place, **settings
     )[0]  # fmt: skip
     try:
         found = evaluate_source(alone, Look(get_estimator(DEFAULT_ESTIMATOR)), Budget(count, None, None), confidence)
