@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
 from evenroll.engine.scalars import exp_negative
 from evenroll.engine.views import beyond
@@ -101,13 +101,13 @@ class External(Policy):
         return own | (GAUSSIAN if not self.choices else CATEGORICAL if len(self.choices) == 1 else FACTORS)
 
 
-@njit
+@helper
 def _factors(policy: PolicyView) -> int:
     """How many discrete actions are drawn independently of each other; 0 for a Gaussian."""
     return beyond(policy.sizes)[0]
 
 
-@njit
+@helper
 def _values(policy: PolicyView, factor: int) -> int:
     """How many values a discrete factor can take."""
     return beyond(policy.sizes)[1 + factor]
@@ -161,7 +161,7 @@ def prepare_external(policy: PolicyView) -> None:
 # ---- several discrete actions at once: independent factors ---------------------------------------------------------
 
 
-@njit
+@helper
 def _score_factors(policy: PolicyView, action: Floats, weight: float, d: Floats) -> None:
     at = 0
     for f in range(_factors(policy)):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
-
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Ints, Reals, piece, real, shift
 from evenroll.engine.simd import (
     add,
@@ -32,7 +31,7 @@ from evenroll.policies.heads import score_categorical, score_gaussian, tame
 from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, PolicyView
 
 
-@njit
+@helper
 def _head_size(policy: PolicyView) -> tuple[int, int]:
     """How many rows the head's matrix has, and how far apart their outputs lie (2 where log_std lies in between)."""
     own_scale = policy.sizes.gaussian == 1 and policy.sizes.scale_link == 1
@@ -78,7 +77,7 @@ def _layer_both(size: int) -> Any:
     return columns
 
 
-@njit(forceinline=True)
+@helper(forceinline=True)
 def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
     """List the places where h_e or h_b is positive. Returns how many there are."""
     count, registers = 0, n - n % lanes
@@ -89,7 +88,7 @@ def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> 
     return count
 
 
-@njit(forceinline=True)
+@helper(forceinline=True)
 def _list_all(n: int, active: Ints) -> int:
     for j in range(n):
         active[j] = j

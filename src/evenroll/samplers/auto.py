@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FUSED, Floats, Piece, piece, real, shift
 from evenroll.engine.simd import width_of
 from evenroll.engine.views import beyond
@@ -124,7 +124,7 @@ def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, act
     draw_tilted(policy, u, action)
 
 
-@njit
+@helper
 def _tilt_within(policy: PolicyView, max_kl: float, by: Floats) -> None:
     """π_b = π_e (1 − by·x), where `by` is shrunk until KL(π_b ‖ π_e) ≤ max_kl."""
     n = policy.sizes.outputs

@@ -1,0 +1,78 @@
+"""Helpers: functions that only compiled code calls. They become machine code as a part of their callers, never alone.
+
+Numba makes every function that compiled code calls ready to be called by itself, and from Python too: it optimises it, turns
+it into machine code and wraps it twice. Most of the functions behind a piece are a few lines that end up inside the piece,
+where all of this is done once more. So a helper stops before it: what callers get is the code as it was translated, and
+what they make of it is optimised with them. That is half of what compiling cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+
+from evenroll.engine.pieces import INTERPRETED
+
+
+class _Inner(JITCodeLibrary):
+    """The translated code of a helper, for callers to link. It has no machine code, hence no addresses either."""
+
+    class _Nowhere:
+        """Numba asks for this to tell a function's machine code where its Python objects are; helpers have neither."""
+
+        def set_env(self, name: str, environment: Any) -> None:
+            pass
+
+    @property
+    def codegen(self) -> Any:
+        return self._Nowhere()
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+
+class _HelperCompiler(Compiler):
+    def define_pipelines(self) -> Any:
+        state = self.state
+        state.library = _Inner(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
+class Helper:
+    """A function as compiled code calls it. Python may call it too; it is then plain Python."""
+
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        self._function = function
+        self._dispatcher = njit(pipeline_class=_HelperCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(
+            function
+        )
+        self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._dispatcher._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+
+def helper(function: Any = None, **options: Any) -> Any:
+    """Declare a function to be a helper: `@helper`, or with options of Numba's `njit`, `@helper(forceinline=True)`."""
+    if function is None:
+        return lambda function: helper(function, **options)
+    return function if INTERPRETED else Helper(function, options)
