@@ -57,10 +57,10 @@ class Helper:
     """A function as compiled code calls it. Python may call it too; it is then plain Python."""
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
-        self._function = function
-        self._dispatcher = njit(pipeline_class=_HelperCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(
-            function
-        )
+        self.function = function
+        self._dispatcher = njit(
+            pipeline_class=_HelperCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, no_rewrites=True, **options
+        )(function)
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
 
     @property
@@ -68,7 +68,7 @@ class Helper:
         return self._dispatcher._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._function(*arguments)
+        return self.function(*arguments)
 
 
 def helper(function: Any = None, **options: Any) -> Any:

@@ -48,13 +48,17 @@ SEEDS = types.CPointer(uint64)
 FUSED = {"contract"}  # the liberty that a piece may give the compiler: to fuse a·b + c
 
 
-def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
-    """Compile a function for one signature. The disk cache keeps it under the digest of all sources that can be compiled."""
+def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: bool = True) -> Any:
+    """Compile a function for one signature. The disk cache keeps it under the digest of all sources that can be compiled.
+
+    from_python  whether Python will call it. To check and to convert the arguments takes as long to compile as some functions
+    """
     if INTERPRETED:
         return function
     from numba.core.caching import FunctionCache
 
-    dispatcher = njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+    dispatcher = njit(no_cpython_wrapper=not from_python, no_cfunc_wrapper=True, **options)(function)
     without = dispatcher._cache
     try:
         cache = FunctionCache(function)
@@ -92,6 +96,7 @@ class Piece:
         self.interface = interface
         self.fastmath = fastmath
         self._compiled: dict[Any, Any] = {}
+        self._addresses: dict[Any, int] = {}
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
 
     def __reduce__(self) -> str:
@@ -104,15 +109,17 @@ class Piece:
             function = python_types.FunctionType(self.function.__code__, globals_, self.function.__name__)
             function.__qualname__ = self.function.__qualname__
             function.__module__ = self.function.__module__
-            self._compiled[number] = compiled(function, self.interface.signature(number), self.fastmath)
+            self._compiled[number] = compiled(function, self.interface.signature(number), self.fastmath, from_python=False)
         return self._compiled[number]
 
     def address(self, number: Any) -> int:
         if INTERPRETED:
             _INTERPRETED_PIECES[id(self)] = self.function
             return id(self)
-        result = self.compile(number).get_compile_result(self.interface.signature(number))
-        return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+        if number not in self._addresses:
+            result = self.compile(number).get_compile_result(self.interface.signature(number))
+            self._addresses[number] = int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+        return self._addresses[number]
 
 
 def piece(interface: Interface, fastmath: Any = False) -> Callable[[Any], Piece]:

@@ -5,6 +5,7 @@ Every policy brings the same pieces (`PolicyCode`); each word below calls the po
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from numba import float64, int64, types
@@ -18,6 +19,7 @@ class PolicyCode(Fields, number=int64):
     """The addresses of a policy's pieces."""
 
     forward: int
+    forward_e: int
     draw: int
     log_prob: int
     add_score: int
@@ -74,6 +76,7 @@ def policy_arrays(number: Any) -> Any:
 _void = types.void
 # P is the policy, R a pointer in its precision.
 FORWARD = interface("forward", lambda R, P: _void(P, R, float64, FLOATS), policy=PolicyView)
+FORWARD_E = interface("forward_e", lambda R, P: _void(P, FLOATS), policy=PolicyView)
 DRAW = interface("draw", lambda R, P: _void(P, FLOATS, FLOATS), policy=PolicyView)
 LOG_PROB = interface("log_prob", lambda R, P: float64(P, FLOATS, FLOATS), policy=PolicyView)
 ADD_SCORE = interface("add_score", lambda R, P: _void(P, FLOATS, FLOATS, float64, R), policy=PolicyView)
@@ -87,13 +90,19 @@ TILT = interface("tilt", lambda R, P: float64(P, FLOATS, float64), policy=Policy
 _forward, _draw, _log_prob = function_at(FORWARD), function_at(DRAW), function_at(LOG_PROB)
 _add_score, _prepare, _soften = function_at(ADD_SCORE), function_at(PREPARE), function_at(SOFTEN)
 _features, _scores, _tilt = function_at(FEATURES), function_at(SCORES), function_at(TILT)
-_drift = function_at(DRIFT)
+_drift, _forward_e = function_at(DRIFT), function_at(FORWARD_E)
 
 
 @helper
 def forward(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
     """Compute the outputs at θ and at θ_b = θ − c·vector, and leave the activations at θ for :func:`add_score`."""
     _forward(policy.code.forward, policy)(policy, vector, c, obs)
+
+
+@helper
+def forward_e(policy: PolicyView, obs: Floats) -> None:
+    """The same where θ_b = θ: half of the code, for those who need no more of it."""
+    _forward_e(policy.code.forward_e, policy)(policy, obs)
 
 
 @helper
@@ -173,3 +182,25 @@ def log_tilted(policy: PolicyView, action: Floats) -> float:
 def out_b(policy: PolicyView) -> Floats:
     """The outputs at θ_b."""
     return shift(policy.out, policy.sizes.outputs)
+
+
+# ---- which pieces a function needs ---------------------------------------------------------------------------------
+
+
+def pieces_called(function: Any) -> frozenset[str]:
+    """The policy's pieces that a function calls, by the words above, itself or through the functions that it names."""
+    seen: set[int] = set()
+    return frozenset(_called(function, seen))
+
+
+def _called(function: Any, seen: set[int]) -> set[str]:
+    function = getattr(function, "function", function)  # what a piece or a helper was made from
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return set()
+    seen.add(id(function))
+    names = set(function.__code__.co_names)
+    found = names & set(PolicyCode.names) if "code" in names else set()
+    reached = [function.__globals__.get(name) for name in names] + [
+        cell.cell_contents for cell in function.__closure__ or ()
+    ]
+    return found.union(*(_called(other, seen) for other in reached))
