@@ -58,9 +58,8 @@ class Helper:
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         self.function = function
-        self._dispatcher = njit(
-            pipeline_class=_HelperCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, no_rewrites=True, **options
-        )(function)
+        plain = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "no_rewrites": True}
+        self._dispatcher = njit(pipeline_class=_HelperCompiler, **plain, **options)(function)
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
 
     @property

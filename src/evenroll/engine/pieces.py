@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 from numba import config, float32, float64, int64, njit, types, uint64
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
 from evenroll.engine.guard import guarded
@@ -48,20 +50,30 @@ SEEDS = types.CPointer(uint64)
 FUSED = {"contract"}  # the liberty that a piece may give the compiler: to fuse a·b + c
 
 
+class _Cache(FunctionCache):
+    """Numba's disk cache. Before it loads machine code it learns how to compile all of Python and NumPy; ours does not.
+
+    Machine code needs only the functions that count references to arrays.
+    """
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, target_context)
+
+
 def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: bool = True) -> Any:
     """Compile a function for one signature. The disk cache keeps it under the digest of all sources that can be compiled.
 
-    from_python  whether Python will call it. To check and to convert the arguments takes as long to compile as some functions
+    from_python  whether Python will call it. What checks and converts the arguments takes as long to compile as some of them
     """
     if INTERPRETED:
         return function
-    from numba.core.caching import FunctionCache
-
     options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     dispatcher = njit(no_cpython_wrapper=not from_python, no_cfunc_wrapper=True, **options)(function)
     without = dispatcher._cache
     try:
-        cache = FunctionCache(function)
+        cache = _Cache(function)
         cache._cache_file._source_stamp = (compiled_sources_digest(), cache._cache_file._source_stamp)
         dispatcher._cache = cache
     except RuntimeError:  # the function was typed in at a prompt, so there is no file that a cache could belong to

@@ -200,7 +200,6 @@ def _called(function: Any, seen: set[int]) -> set[str]:
     seen.add(id(function))
     names = set(function.__code__.co_names)
     found = names & set(PolicyCode.names) if "code" in names else set()
-    reached = [function.__globals__.get(name) for name in names] + [
-        cell.cell_contents for cell in function.__closure__ or ()
-    ]
-    return found.union(*(_called(other, seen) for other in reached))
+    inside = [cell.cell_contents for cell in function.__closure__ or ()]
+    reached = [function.__globals__.get(name) for name in names]
+    return found.union(*(_called(other, seen) for other in inside + reached))

@@ -184,7 +184,7 @@ def update_table(policy: PolicyView, sampler: SamplerView, obs: Floats, action: 
 
 @helper
 def _scores(policy: PolicyView, memory: Memory, action: Floats, by: Floats, x: Floats) -> bool:
-    """x = the scores of the action. Returns whether `choose` has drawn it; else it is initial data, and nothing was tilted."""
+    """x = the scores of the action. Returns whether `choose` has drawn it; if not, it is initial data."""
     chosen = memory.chosen == 1.0
     memory.chosen = 0.0
     if not chosen:
