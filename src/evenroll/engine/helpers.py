@@ -16,6 +16,18 @@ from numba.core.compiler import Compiler
 
 from evenroll.engine.pieces import INTERPRETED
 
+LEFT_OUT = {
+    "WithLifting",
+    "InlineClosureLikes",
+    "RewriteDynamicRaises",
+    "MakeFunctionToJitFunction",
+    "InlineInlinables",
+    "FindLiterallyCalls",
+    "LiteralUnroll",
+    "InlineOverloads",
+    "DumpParforDiagnostics",
+}
+
 
 class _Inner(JITCodeLibrary):
     """The translated code of a helper, for callers to link. It has no machine code, hence no addresses either."""
@@ -46,11 +58,16 @@ class _Inner(JITCodeLibrary):
 
 
 class _HelperCompiler(Compiler):
+    """Numba's compiler without what it does for closures, `with`, and code that is inlined before its types are known."""
+
     def define_pipelines(self) -> Any:
         state = self.state
         state.library = _Inner(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
-        return super().define_pipelines()
+        (steps,) = super().define_pipelines()
+        steps.passes = [step for step in steps.passes if step[0].__name__ not in LEFT_OUT]
+        steps.finalize()
+        return [steps]
 
 
 class Helper:

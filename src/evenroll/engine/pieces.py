@@ -31,6 +31,7 @@ from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
+from evenroll.engine.compiling import begins
 from evenroll.engine.guard import guarded
 from evenroll.engine.pace import insisting
 from evenroll.engine.sources import compiled_sources_digest
@@ -58,8 +59,12 @@ class _Cache(FunctionCache):
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
+        found = None
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(signature, target_context)
+            found = self._load_overload(signature, target_context)
+        if found is None:
+            begins()
+        return found
 
 
 def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: bool = True) -> Any:
