@@ -251,9 +251,9 @@ def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
     """
 
     def loop(body: Callable[[int], Any]) -> Any:
-        block, register, number = (helper(forceinline=True)(body(s)) for s in (size, 1, 0))
+        block, register, number = (helper(optimised=True, forceinline=True)(body(s)) for s in (size, 1, 0))
 
-        @helper(forceinline=True)
+        @helper(optimised=True, forceinline=True)
         def columns(n: int, lanes: int, *rest: Any) -> None:
             blocks, registers = n - n % (size * lanes), n - n % lanes
             for o in range(0, blocks, size * lanes):
