@@ -118,7 +118,7 @@ def test_modules_are_short() -> None:
 
 def test_only_listed_packages_compile() -> None:
     """The compile cache is stamped with a digest of these packages alone (`engine.sources`)."""
-    words = ("njit", "import compiled", "@piece", "intrinsic")
+    words = ("njit", "@helper", "import compiled", "@piece", "intrinsic")
     compiling = {
         module.split(".")[0]
         for module in KNOWN

@@ -12,7 +12,7 @@ from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
 from evenroll.samplers import Auto
-from evenroll.samplers.auto_state import Memory, Settings
+from evenroll.samplers.auto_state import Memory
 from evenroll.samplers.table import SAMPLERS, get_sampler
 from tests.helpers import trial_driver
 
@@ -92,7 +92,6 @@ def test_what_follows_from_the_sums_is_computed_anew() -> None:
 def test_blocks_do_not_repay_more_than_is_owed() -> None:
     start, _ = begun("cartpole", "auto", 20)
     settings, memory = start.balance.settings, start.balance.memory
-    assert Settings(settings).states == 0.0
     shares = [Auto().told(start.policy, settings, memory, 8, steps) for steps in (1.0, 100.0, 1e4, 1e7)]
     assert shares[0] == 1.0
     assert shares[-1] == 1 / 8

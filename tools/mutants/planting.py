@@ -26,7 +26,7 @@ from tools.mutants.bug import PACKAGE, ROOT, Bug
 
 COPIED = ("src", "tests", "tools", "examples", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile")
 PATIENCE = 6  # a busy machine gives the tests a part of its time only; a choice
-COMPILES = ("njit", "piece", "intrinsic", "overload", "compiled")  # in a decorator: what follows becomes machine code
+COMPILES = ("njit", "helper", "piece", "intrinsic", "overload", "compiled")  # in a decorator: this becomes machine code
 STAMP = "(compiled_sources_digest(), cache._cache_file._source_stamp)"
 READ = '''
 

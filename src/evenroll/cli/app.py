@@ -23,7 +23,10 @@ from evenroll.cli.plan import plan
 from evenroll.cli.reproduce import reproduce, results
 from evenroll.cli.signals import exit_at_once, exit_code, leave_if_interrupted
 from evenroll.cli.study import bench, compare, train, value
+from evenroll.engine.compiling import when_compiling
 from evenroll.errors import EvenrollError
+
+COMPILING = "compiling for this processor, which takes some seconds; the machine code is kept for the next time"
 
 app = typer.Typer(
     name="evenroll",
@@ -115,6 +118,7 @@ def main() -> None:
     exit_at_once()
     code: Any = 0
     warnings.showwarning = tell_warning
+    when_compiling(lambda: err.print(COMPILING, soft_wrap=True))
     try:
         code = app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False)
     except SystemExit as left:  # ours come as a return value

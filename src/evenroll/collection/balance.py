@@ -14,11 +14,11 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import Clock, Tally, sampling_types
 from evenroll.engine import border
 from evenroll.engine.pace import in_parts
-from evenroll.engine.pieces import compiled, number_type, pointer, shift
+from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.random import stream
 from evenroll.errors import DataError, SpecError
 from evenroll.policies import Policy
-from evenroll.policies.interface import forward, policy_of
+from evenroll.policies.interface import PolicyCode, forward_e, pieces_called, policy_of
 from evenroll.samplers.base import DEFAULT_PIECES, Sampler
 from evenroll.samplers.interface import SamplerCode, ending, sampler_of, updating
 from evenroll.text.specs import share
@@ -98,9 +98,9 @@ class Balance:
 
     def _arrays(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """The arrays behind the views of the policy and of the sampler, with the addresses that their pieces have here."""
-        pieces = {**DEFAULT_PIECES, **self.sampler.pieces()}
+        pieces = {**DEFAULT_PIECES, **self.sampler.pieces_for(self.policy)}
         code = np.array([pieces[name].address(self.number) for name in SamplerCode.names], dtype=np.int64)
-        return self.policy.arrays(), (code, self.settings, self.vectors, self.memory)
+        return self.policy.arrays(_called(pieces)), (code, self.settings, self.vectors, self.memory)
 
     def __getstate__(self) -> dict[str, Any]:
         """The balance without addresses: in another process the same pieces lie at other addresses."""
@@ -143,6 +143,16 @@ class Balance:
         return Divergence(kl, kl * float(length), float(self.tally.largest), math.sqrt(spread / max(watched, 1.0)))
 
 
+def _called(pieces: dict[str, Piece]) -> frozenset[str]:
+    """The policy's pieces that will be called: by the sampler, and by the loops that run it.
+
+    What a sampler of somebody else calls may not be as plain to see; it gets all of them.
+    """
+    if not all(piece.__module__.startswith("evenroll.") for piece in pieces.values()):
+        return frozenset(PolicyCode.names)
+    return frozenset({"forward_e", "log_prob"}).union(*map(pieces_called, pieces.values()))
+
+
 def _absorb_kernel(
     policy_arrays: Any, sampler_arrays: Any, observations: Any, actions: Any, rewards: Any, ends: Any, returns: Any,
     log_weights: Any, n_obs: Any, n_action: Any, first: Any, last: Any, episode: Any,
@@ -155,7 +165,7 @@ def _absorb_kernel(
     update, end_episode = updating(policy, sampler), ending(policy, sampler)
     for row in range(first, last):
         obs, action = shift(pointer(observations), row * n_obs), shift(pointer(actions), row * n_action)
-        forward(policy, sampler.vectors, 0.0, obs)
+        forward_e(policy, obs)
         update(policy, sampler, obs, action, rewards[row])
         if row + 1 == ends[episode]:
             end_episode(policy, sampler, returns[episode], log_weights[episode])

@@ -25,7 +25,7 @@ from evenroll.engine.pieces import compiled, pointer, shift
 from evenroll.engine.simd import narrow
 from evenroll.errors import SpecError
 from evenroll.policies import Policy
-from evenroll.policies.interface import forward, policy_of
+from evenroll.policies.interface import forward_e, policy_of
 from evenroll.samplers import Sampler
 from evenroll.samplers.interface import choosing, ending, sampler_of, updating, weighing
 from evenroll.text.specs import whole_number
@@ -111,7 +111,7 @@ def _replay_kernel(
         if place >= 0:
             choose(policy, sampler, here, pointer(u), pointer(scratch))
         else:
-            forward(policy, sampler.vectors, 0.0, here)
+            forward_e(policy, here)
         update(policy, sampler, here, a, 0.0)
         if last[row] == 1:
             end_episode(policy, sampler, 0.0, 0.0)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import int64, njit
+from numba import int64
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Ints
 from evenroll.engine.random import uniform
 from evenroll.engine.views import Fields
@@ -56,7 +57,7 @@ def sampling_types(number: Any) -> tuple[Any, Any]:
     return policy_arrays(number), sampler_arrays(number)
 
 
-@njit(forceinline=True)  # a call of its own would cost a table 5 % of its step
+@helper(forceinline=True)  # a call of its own would cost a table 5 % of its step
 def choose_and_watch(
     policy: PolicyView, sampler: SamplerView, choose: Any, log_behavior: Any, tally: Tally, stream: Ints, uniforms: int,
     u: Floats, obs: Floats, action: Floats, watch: bool,

@@ -34,9 +34,12 @@ _reset, _step = function_at(RESET), function_at(STEP)
 def _run_kernel(
     policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, action_stream: Any, u: Any, action: Any,
     env_code: Any, params: Any, state: Any, env_u: Any, env_sizes: Any, env_stream: Any, reward: Any,
-    episode_records: Any, step_records: Any,
+    before: Any, episode_records: Any, step_records: Any,
 ) -> int:  # fmt: skip
-    """Run until a limit is reached, the room for records is full, or something is wrong. Returns which of these it was."""
+    """Run until a limit is reached, the room for records is full, or something is wrong. Returns which of these it was.
+
+    before  room for a copy of the observation acted on, because the environment overwrites it
+    """
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
     clock, tally, code = Clock(clock_array), Tally(tally_array), EnvironmentCode(env_code)
     reset, step = _reset(code.reset, 0), _step(code.step, 0)
@@ -56,7 +59,6 @@ def _run_kernel(
     )
     keep, weigh, watch = clock.record == 1, clock.weights == 1, clock.watch == 1
     n_obs = sizes.obs_dim
-    before = np.empty(max(n_obs, 1))  # a copy of the observation acted on, because the environment overwrites it
     obs = pointer(before)
     # What changes every step lives in local variables during a call, and in clock and tally between calls.
     steps, episodes, t, started = clock.steps, clock.episodes, clock.t, clock.started == 1
@@ -115,7 +117,7 @@ def _run_kernel(
 def _run(number: Any) -> Any:
     floats, ints, seeds = float64[::1], int64[::1], uint64[::1]
     loop = (ints, floats, seeds, floats, floats)
-    env = (ints, floats, floats, floats, ints, seeds, floats)
+    env = (ints, floats, floats, floats, ints, seeds, floats, floats)
     records = (types.Tuple((floats, ints, ints, floats)), types.UniTuple(floats, 5))
     return compiled(_run_kernel, int64(*sampling_types(number), *loop, *env, *records))
 
@@ -183,6 +185,7 @@ class Driver:
         env_u = np.zeros(max(1, env.reset_uniforms, env.step_uniforms))
         environment = (
             env.code(self.balance.number), env.params, self._env_state, env_u, env.sizes(), self._env_stream, self._reward,
+            np.empty(max(env.obs_dim, 1)),
         )  # fmt: skip
         pace, most = Pace(self.balance.size), MOST_ROOM
         if self.record_steps:

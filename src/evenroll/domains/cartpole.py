@@ -9,10 +9,10 @@ import functools
 import math
 
 import numpy as np
-from numba import njit
 
 from evenroll.domains.domain import Domain, Recipe
 from evenroll.domains.environment import RESET, STEP, Environment
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, piece
 from evenroll.errors import SpecError
 
@@ -48,7 +48,7 @@ def environment(forces: tuple[float, ...], rng: np.random.RandomState | None) ->
     return Environment(reset, step, np.array(forces), 4, 4, len(forces), 1, 4, 0)
 
 
-@njit
+@helper
 def physics(state: Floats, force: float) -> int:
     """Advance one step; 1 if the cart or the pole left its range."""
     x, x_dot, angle, angle_dot = state[0], state[1], state[2], state[3]

@@ -27,8 +27,11 @@ from typing import Any
 import numpy as np
 from numba import config, float32, float64, int64, njit, types, uint64
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
+from evenroll.engine.compiling import begins
 from evenroll.engine.guard import guarded
 from evenroll.engine.pace import insisting
 from evenroll.engine.sources import compiled_sources_digest
@@ -48,16 +51,34 @@ SEEDS = types.CPointer(uint64)
 FUSED = {"contract"}  # the liberty that a piece may give the compiler: to fuse a·b + c
 
 
-def compiled(function: Any, signature: Any, fastmath: Any = False) -> Any:
-    """Compile a function for one signature. The disk cache keeps it under the digest of all sources that can be compiled."""
+class _Cache(FunctionCache):
+    """Numba's disk cache. Before it loads machine code it learns how to compile all of Python and NumPy; ours does not.
+
+    Machine code needs only the functions that count references to arrays.
+    """
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        found = None
+        with self._guard_against_spurious_io_errors():
+            found = self._load_overload(signature, target_context)
+        if found is None:
+            begins()
+        return found
+
+
+def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: bool = True) -> Any:
+    """Compile a function for one signature. The disk cache keeps it under the digest of all sources that can be compiled.
+
+    from_python  whether Python will call it. What checks and converts the arguments takes as long to compile as some of them
+    """
     if INTERPRETED:
         return function
-    from numba.core.caching import FunctionCache
-
-    dispatcher = njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+    dispatcher = njit(no_cpython_wrapper=not from_python, no_cfunc_wrapper=True, **options)(function)
     without = dispatcher._cache
     try:
-        cache = FunctionCache(function)
+        cache = _Cache(function)
         cache._cache_file._source_stamp = (compiled_sources_digest(), cache._cache_file._source_stamp)
         dispatcher._cache = cache
     except RuntimeError:  # the function was typed in at a prompt, so there is no file that a cache could belong to
@@ -92,6 +113,7 @@ class Piece:
         self.interface = interface
         self.fastmath = fastmath
         self._compiled: dict[Any, Any] = {}
+        self._addresses: dict[Any, int] = {}
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
 
     def __reduce__(self) -> str:
@@ -104,15 +126,17 @@ class Piece:
             function = python_types.FunctionType(self.function.__code__, globals_, self.function.__name__)
             function.__qualname__ = self.function.__qualname__
             function.__module__ = self.function.__module__
-            self._compiled[number] = compiled(function, self.interface.signature(number), self.fastmath)
+            self._compiled[number] = compiled(function, self.interface.signature(number), self.fastmath, from_python=False)
         return self._compiled[number]
 
     def address(self, number: Any) -> int:
         if INTERPRETED:
             _INTERPRETED_PIECES[id(self)] = self.function
             return id(self)
-        result = self.compile(number).get_compile_result(self.interface.signature(number))
-        return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+        if number not in self._addresses:
+            result = self.compile(number).get_compile_result(self.interface.signature(number))
+            self._addresses[number] = int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+        return self._addresses[number]
 
 
 def piece(interface: Interface, fastmath: Any = False) -> Callable[[Any], Piece]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats
 from evenroll.text.specs import whole_number
 
 
-@njit
+@helper
 def _rotate(x: np.uint64, k: int) -> np.uint64:
     return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
 
 
-@njit
+@njit  # no helper, because Python calls it, too
 def uniform(state: Floats) -> float:
     """The next number of the stream: 52 random bits, in the open interval (0, 1)."""
     result = _rotate(state[0] + state[3], 23) + state[0]

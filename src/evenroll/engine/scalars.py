@@ -6,23 +6,24 @@ import math
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FUSED, INTERPRETED
 
 SQRT_2PI = 2.5066282746310002
 LEAST_SOFTPLUS = 1e-6  # the smallest scale of a Gaussian, so that a density stays finite
 
 
-@njit
+@helper
 def softplus(x: float) -> float:
     """log(1 + eˣ) without overflow, and never below LEAST_SOFTPLUS."""
     value = x if x > 20.0 else math.log1p(math.exp(x))
     return max(value, LEAST_SOFTPLUS)
 
 
-@njit
+@helper
 def sigmoid(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-x))
 
@@ -49,7 +50,7 @@ else:
 _MAGIC = 6755399441055744.0  # 1.5·2⁵²: adding it to a number rounds the number to an integer
 
 
-@njit(fastmath=FUSED)
+@helper(fastmath=FUSED)
 def exp_negative(x: float) -> float:
     """eˣ for x ≤ 0, accurate to about 1 ulp; it is 0 below −708.
 
@@ -70,13 +71,13 @@ def exp_negative(x: float) -> float:
     return value if x > -708.0 else 0.0
 
 
-@njit
+@helper
 def _poly(x: float, a: float, b: float, c: float, d: float, e: float, f: float, g: float, h: float) -> float:
     """a + b x + … + h x⁷."""
     return ((((((h * x + g) * x + f) * x + e) * x + d) * x + c) * x + b) * x + a
 
 
-@njit
+@helper
 def normal_quantile(p: float) -> float:
     """Φ⁻¹(p), by ratios of polynomials for the centre and for the tails (Wichura 1988, AS 241); relative error 1e-16."""
     q = p - 0.5

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import INTERPRETED
 
 
@@ -250,9 +251,9 @@ def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
     """
 
     def loop(body: Callable[[int], Any]) -> Any:
-        block, register, number = (njit(forceinline=True)(body(s)) for s in (size, 1, 0))
+        block, register, number = (helper(optimised=True, forceinline=True)(body(s)) for s in (size, 1, 0))
 
-        @njit(forceinline=True)
+        @helper(optimised=True, forceinline=True)
         def columns(n: int, lanes: int, *rest: Any) -> None:
             blocks, registers = n - n % (size * lanes), n - n % lanes
             for o in range(0, blocks, size * lanes):

@@ -54,8 +54,9 @@ def _weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray, symmetr
     m, k = x.shape[1], y.shape[1]
     total = np.zeros((m + m % 2, k + k % 2))  # the kernel works on pairs of columns
     call, left, weights, right = _product(_number(x), _number(y)), _rows(x), _reals(weights), _rows(y)
+    room = np.zeros((m + m % 2, BLOCK + PAD)), np.zeros((k + k % 2, BLOCK + PAD))  # a pair's second column may stay 0
     for first, last in in_parts(len(x), m * k, BLOCK):
-        call(left[first:last], weights[first:last], right[first:last], symmetric, total)
+        call(left[first:last], weights[first:last], right[first:last], symmetric, *room, total)
     return total[:m, :k]
 
 
@@ -118,10 +119,9 @@ def _number(x: np.ndarray) -> Any:
     return number_type(_rows(x[:0]).dtype)
 
 
-def _product_kernel(x: Any, weights: Any, y: Any, symmetric: Any, total: Any) -> None:
+def _product_kernel(x: Any, weights: Any, y: Any, symmetric: Any, left: Any, right: Any, total: Any) -> None:
     """Make the columns of each block of rows contiguous; then take their dot products, four at a time."""
     m, k = x.shape[1], y.shape[1]
-    left, right = np.zeros((m + m % 2, BLOCK + PAD)), np.zeros((k + k % 2, BLOCK + PAD))
     for first in range(0, len(x), BLOCK):
         rows = min(BLOCK, len(x) - first)
         for t in range(rows):
@@ -228,7 +228,8 @@ def _cholesky_kernel(A: Any, B: Any) -> None:
 def _product(x: Any, y: Any) -> Any:
     from numba import boolean, float64, void
 
-    signature = void(x[:, ::1], float64[::1], y[:, ::1], boolean, float64[:, ::1])
+    table = float64[:, ::1]
+    signature = void(x[:, ::1], float64[::1], y[:, ::1], boolean, table, table, table)
     return compiled(_product_kernel, signature, fastmath=REORDERED)
 
 

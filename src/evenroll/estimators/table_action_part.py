@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.linalg import splu
 
 from evenroll.errors import DataError
 from evenroll.estimators.action_part import ActionPart, Steps, median_square
@@ -132,6 +130,9 @@ def _solved(P: Any, r: np.ndarray) -> np.ndarray:
         before, V = V, r + P @ V
         if np.abs(V - before).max(initial=0.0) <= SETTLED * np.abs(V).max(initial=0.0):
             return V
+    from scipy import sparse
+    from scipy.sparse.linalg import splu
+
     return np.asarray(splu(sparse.csc_array(sparse.eye_array(len(r)) - P)).solve(r))
 
 
@@ -146,6 +147,8 @@ def _transitions(
         step = gamma * table.reshape(n_states, n_actions, n_states) / count[:, :, None]
         return step, np.einsum("sa,sat->st", weight, step)
     shares = gamma * moves / count.ravel()[before]
+    from scipy import sparse  # for large tables only
+
     by_cell = sparse.csr_array((shares, (before, after)), shape=(count.size, n_states))
     by_state = (weight.ravel()[before] * shares, (before // n_actions, after))
     return by_cell, sparse.csr_array(by_state, shape=(n_states, n_states))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,17 @@ from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.simd import aligned
 from evenroll.errors import EvenrollError, PolicyError
 from evenroll.policies.distributions import Categorical, Distribution
-from evenroll.policies.interface import PolicyCode, Sizes, add_score, forward, log_prob, policy_arrays, policy_of
+from evenroll.policies.interface import (
+    PolicyCode,
+    Sizes,
+    add_score,
+    forward,
+    forward_e,
+    log_prob,
+    pieces_called,
+    policy_arrays,
+    policy_of,
+)
 
 
 class Policy:
@@ -80,27 +90,24 @@ class Policy:
     def pieces(self) -> dict[str, Piece]:
         raise TypeError("a policy kind lists its pieces")
 
-    @functools.cached_property
-    def code(self) -> np.ndarray:
-        """Addresses of the policy's compiled pieces, in the order of `PolicyCode`."""
-        table = self.pieces()
-        number = number_type(self.dtype)
-        return np.array([table[name].address(number) for name in PolicyCode.names], dtype=np.int64)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The policy without its addresses: in another process the same pieces lie at other addresses."""
-        return {name: value for name, value in self.__dict__.items() if name != "code"}
+    def code(self, called: Collection[str] = PolicyCode.names) -> np.ndarray:
+        """Addresses of the policy's compiled pieces, in the order of `PolicyCode`. Those that nobody calls have none."""
+        table, number = self.pieces(), number_type(self.dtype)
+        return np.array([table[name].address(number) if name in called else 0 for name in PolicyCode.names], dtype=np.int64)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.theta = aligned(self.theta, self.first_weight)
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays behind a PolicyView. The scratch arrays are new, so that every trial has its own."""
+    def arrays(self, called: Collection[str] = PolicyCode.names) -> tuple[np.ndarray, ...]:
+        """The arrays behind a PolicyView. The scratch arrays are new, so that every trial has its own.
+
+        called  the pieces that will be called (`interface.pieces_called`): the others need not be compiled
+        """
         border.memory("the policy's theta", self.theta, self.dtype, int(self.sizes.parameters), PolicyError)
         n_out = int(self.sizes.outputs)
         return (
-            self.code,
+            self.code(called),
             self.dims,
             np.zeros(self.work_size + 8, dtype=np.int64),
             self.theta,
@@ -148,7 +155,7 @@ class Policy:
         n = len(seen)
         taken = self.checked_actions(actions, count=n)
         weight = np.ones(n) if weights is None else border.shaped("weights", weights, (n,), PolicyError)
-        call, arrays = _sum_scores(number_type(self.dtype)), self.arrays()
+        call, arrays = _sum_scores(number_type(self.dtype)), self.arrays(pieces_called(_sum_scores_kernel))
         for first, last in in_parts(n, self.parameters):
             part = slice(first, last)
             call(arrays, seen[part].ravel(), taken[part].ravel(), weight[part], self.obs_dim, self.action_dim, total)
@@ -209,5 +216,5 @@ def _sum_scores_kernel(
     policy = policy_of(arrays)
     for t in range(len(weights)):
         obs, action = shift(pointer(observations), t * n_obs), shift(pointer(actions), t * n_action)
-        forward(policy, policy.theta, 0.0, obs)
+        forward_e(policy, obs)
         add_score(policy, obs, action, weights[t], pointer(total))

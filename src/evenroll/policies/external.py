@@ -11,10 +11,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
 from evenroll.engine.scalars import exp_negative
+from evenroll.engine.simd import narrow
 from evenroll.engine.views import beyond
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
@@ -34,6 +35,7 @@ from evenroll.policies.interface import (
     DRIFT,
     FEATURES,
     FORWARD,
+    FORWARD_E,
     LOG_PROB,
     PREPARE,
     SCORES,
@@ -94,6 +96,7 @@ class External(Policy):
     def pieces(self) -> dict[str, Piece]:
         own = {
             "forward": forward_external,
+            "forward_e": forward_e_external,
             "add_score": add_score_external,
             "prepare": prepare_external,
             "features": features_external,
@@ -101,29 +104,40 @@ class External(Policy):
         return own | (GAUSSIAN if not self.choices else CATEGORICAL if len(self.choices) == 1 else FACTORS)
 
 
-@njit
+@helper
 def _factors(policy: PolicyView) -> int:
     """How many discrete actions are drawn independently of each other; 0 for a Gaussian."""
     return beyond(policy.sizes)[0]
 
 
-@njit
+@helper
 def _values(policy: PolicyView, factor: int) -> int:
     """How many values a discrete factor can take."""
     return beyond(policy.sizes)[1 + factor]
 
 
-@piece(FORWARD)
-def forward_external(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
-    """Take the outputs that were handed in. At θ_b = θ − c·vector they are smaller by c · vector [features, 1]."""
+@helper
+def _take(policy: PolicyView, obs: Floats) -> None:
     n, width, behavior = policy.sizes.outputs, policy.sizes.inputs, out_b(policy)
     for i in range(width):
-        policy.work[i] = real(obs[i])
-    policy.work[width] = real(1.0)
+        policy.work[i] = narrow(obs[i], policy.work)
+    policy.work[width] = narrow(1.0, policy.work)
     for r in range(n):
         policy.out[r] = obs[width + r]
         behavior[r] = obs[width + r]
+
+
+@piece(FORWARD_E)
+def forward_e_external(policy: PolicyView, obs: Floats) -> None:
+    _take(policy, obs)
+
+
+@piece(FORWARD)
+def forward_external(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
+    """Take the outputs that were handed in. At θ_b = θ − c·vector they are smaller by c · vector [features, 1]."""
+    _take(policy, obs)
     if c != 0.0:
+        n, width, behavior = policy.sizes.outputs, policy.sizes.inputs, out_b(policy)
         for r in range(n):
             v = shift(vector, r * (width + 1))
             for i in range(width + 1):
@@ -161,7 +175,7 @@ def prepare_external(policy: PolicyView) -> None:
 # ---- several discrete actions at once: independent factors ---------------------------------------------------------
 
 
-@njit
+@helper
 def _score_factors(policy: PolicyView, action: Floats, weight: float, d: Floats) -> None:
     at = 0
     for f in range(_factors(policy)):

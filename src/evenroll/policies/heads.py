@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FUSED, Floats, piece, shift
 from evenroll.engine.scalars import SQRT_2PI, exp_negative, normal_quantile, sigmoid, softplus
 from evenroll.policies.interface import DRAW, DRIFT, LOG_PROB, SCORES, SOFTEN, TILT, PolicyView, Sizes, out_b
@@ -19,7 +18,7 @@ LOG_SQRT_2PI = math.log(SQRT_2PI)
 FARTHEST = 1000.0  # a Gaussian's outputs at θ_b stay within this, times 1 + |output at θ_e|, of those at θ_e (`tame`)
 
 
-@njit
+@helper
 def tame(policy: PolicyView) -> None:
     """Keep π_b usable after a huge step. Where an output at θ_b overflows, π_b = π_e; a Gaussian's outputs are bounded.
 
@@ -40,7 +39,7 @@ def tame(policy: PolicyView) -> None:
 # ---- categorical -------------------------------------------------------------------------------------------
 
 
-@njit
+@helper
 def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
     """Probabilities of n logits. The largest logit is subtracted first, so that no step size makes it overflow."""
     top = logits[0]
@@ -87,7 +86,7 @@ def log_prob_categorical(policy: PolicyView, out: Floats, action: Floats) -> flo
     return out[int(action[0])] - top - math.log(total)
 
 
-@njit
+@helper
 def score_categorical(n: int, out: Floats, action: Floats, weight: float, d: Floats) -> None:
     """d = weight · (1{a} − π), where 1{a} − π is the score with respect to the logits."""
     softmax(n, out, d)
@@ -177,12 +176,12 @@ def drift_categorical(policy: PolicyView, x: Floats) -> None:
 # ---- Gaussian, independent dimensions ----------------------------------------------------------------------
 
 
-@njit
+@helper
 def gaussian_mean(sizes: Sizes, raw: float) -> float:
     return math.tanh(raw) if sizes.mean_link == 0 else raw
 
 
-@njit
+@helper
 def gaussian_scale(sizes: Sizes, raw: float) -> float:
     return softplus(raw) if sizes.scale_link == 0 else math.exp(raw)
 
@@ -206,7 +205,7 @@ def log_prob_gaussian(policy: PolicyView, out: Floats, action: Floats) -> float:
     return total
 
 
-@njit
+@helper
 def score_gaussian(sizes: Sizes, out: Floats, action: Floats, weight: float, d: Floats) -> None:
     """d = weight · (the score with respect to the outputs before the link functions)."""
     for i in range(sizes.action_dim):

@@ -5,10 +5,12 @@ Every policy brings the same pieces (`PolicyCode`); each word below calls the po
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any, NamedTuple
 
-from numba import float64, int64, njit, types
+from numba import float64, int64, types
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FLOATS, Floats, Ints, Reals, function_at, shift
 from evenroll.engine.views import Fields, arrays_type, interface, view_of_arrays, view_of_members
 
@@ -17,6 +19,7 @@ class PolicyCode(Fields, number=int64):
     """The addresses of a policy's pieces."""
 
     forward: int
+    forward_e: int
     draw: int
     log_prob: int
     add_score: int
@@ -73,6 +76,7 @@ def policy_arrays(number: Any) -> Any:
 _void = types.void
 # P is the policy, R a pointer in its precision.
 FORWARD = interface("forward", lambda R, P: _void(P, R, float64, FLOATS), policy=PolicyView)
+FORWARD_E = interface("forward_e", lambda R, P: _void(P, FLOATS), policy=PolicyView)
 DRAW = interface("draw", lambda R, P: _void(P, FLOATS, FLOATS), policy=PolicyView)
 LOG_PROB = interface("log_prob", lambda R, P: float64(P, FLOATS, FLOATS), policy=PolicyView)
 ADD_SCORE = interface("add_score", lambda R, P: _void(P, FLOATS, FLOATS, float64, R), policy=PolicyView)
@@ -86,52 +90,58 @@ TILT = interface("tilt", lambda R, P: float64(P, FLOATS, float64), policy=Policy
 _forward, _draw, _log_prob = function_at(FORWARD), function_at(DRAW), function_at(LOG_PROB)
 _add_score, _prepare, _soften = function_at(ADD_SCORE), function_at(PREPARE), function_at(SOFTEN)
 _features, _scores, _tilt = function_at(FEATURES), function_at(SCORES), function_at(TILT)
-_drift = function_at(DRIFT)
+_drift, _forward_e = function_at(DRIFT), function_at(FORWARD_E)
 
 
-@njit
+@helper
 def forward(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
     """Compute the outputs at θ and at θ_b = θ − c·vector, and leave the activations at θ for :func:`add_score`."""
     _forward(policy.code.forward, policy)(policy, vector, c, obs)
 
 
-@njit
+@helper
+def forward_e(policy: PolicyView, obs: Floats) -> None:
+    """The same where θ_b = θ: half of the code, for those who need no more of it."""
+    _forward_e(policy.code.forward_e, policy)(policy, obs)
+
+
+@helper
 def draw(policy: PolicyView, u: Floats, action: Floats) -> None:
     """Draw a ~ π_b by inverse transform of the uniform numbers u."""
     _draw(policy.code.draw, policy)(policy, u, action)
 
 
-@njit
+@helper
 def log_prob(policy: PolicyView, out: Floats, action: Floats) -> float:
     """log π(a) of the distribution that the outputs `out` describe."""
     return _log_prob(policy.code.log_prob, policy)(policy, out, action)
 
 
-@njit
+@helper
 def add_score(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
     """vector += weight · ∇_θ log π_θ(a|s), at the θ and s of the last forward pass."""
     _add_score(policy.code.add_score, policy)(policy, obs, action, weight, vector)
 
 
-@njit
+@helper
 def prepare(policy: PolicyView) -> None:
     """Recompute `aux` after a change of θ."""
     _prepare(policy.code.prepare, policy)(policy)
 
 
-@njit
+@helper
 def soften(policy: PolicyView, delta: float) -> None:
     """Set the outputs at θ_b to the off-policy start of method D₁: π_e mixed with uniform, or a wider Gaussian."""
     _soften(policy.code.soften, policy)(policy, delta)
 
 
-@njit
+@helper
 def features(policy: PolicyView, weight: float, psi: Reals) -> None:
     """psi = weight · [last hidden activations, 1] at the state of the last forward pass. The outputs are linear in them."""
     _features(policy.code.features, policy)(policy, weight, psi)
 
 
-@njit
+@helper
 def tilt(policy: PolicyView, by: Floats, max_kl: float) -> float:
     """Make π_b ≈ π_e · (1 − by·x), where x are the scores. A floor keeps π_b a distribution.
 
@@ -140,7 +150,7 @@ def tilt(policy: PolicyView, by: Floats, max_kl: float) -> float:
     return _tilt(policy.code.tilt, policy)(policy, by, max_kl)
 
 
-@njit
+@helper
 def scores(policy: PolicyView, action: Floats, x: Floats) -> None:
     """x [outputs] = how far the action deviates from π_e(·|s), in the state of the last :func:`tilt`.
 
@@ -150,25 +160,46 @@ def scores(policy: PolicyView, action: Floats, x: Floats) -> None:
     _scores(policy.code.scores, policy)(policy, action, x)
 
 
-@njit
+@helper
 def drift(policy: PolicyView, x: Floats) -> None:
     """x [outputs] = E_b of the scores, under π_b as the last :func:`tilt` left it."""
     _drift(policy.code.drift, policy)(policy, x)
 
 
-@njit
+@helper
 def draw_tilted(policy: PolicyView, u: Floats, action: Floats) -> None:
     """Draw a ~ π_b as the last :func:`tilt` left it."""
     _draw(policy.code.draw_tilted, policy)(policy, u, action)
 
 
-@njit
+@helper
 def log_tilted(policy: PolicyView, action: Floats) -> float:
     """log π_b(a) as the last :func:`tilt` left it."""
     return _log_prob(policy.code.log_tilted, policy)(policy, out_b(policy), action)
 
 
-@njit
+@helper
 def out_b(policy: PolicyView) -> Floats:
     """The outputs at θ_b."""
     return shift(policy.out, policy.sizes.outputs)
+
+
+# ---- which pieces a function needs ---------------------------------------------------------------------------------
+
+
+def pieces_called(function: Any) -> frozenset[str]:
+    """The policy's pieces that a function calls, by the words above, itself or through the functions that it names."""
+    seen: set[int] = set()
+    return frozenset(_called(function, seen))
+
+
+def _called(function: Any, seen: set[int]) -> set[str]:
+    function = getattr(function, "function", function)  # what a piece or a helper was made from
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return set()
+    seen.add(id(function))
+    names = set(function.__code__.co_names)
+    found = names & set(PolicyCode.names) if "code" in names else set()
+    inside = [cell.cell_contents for cell in function.__closure__ or ()]
+    reached = [function.__globals__.get(name) for name in names]
+    return found.union(*(_called(other, seen) for other in inside + reached))

@@ -21,8 +21,15 @@ from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
 from evenroll.policies.distributions import MEAN_LINKS, Categorical, Distribution, Gaussian
 from evenroll.policies.heads import CATEGORICAL, GAUSSIAN
-from evenroll.policies.interface import features, forward, policy_arrays, policy_of
-from evenroll.policies.mlp_pieces import add_score_mlp, features_mlp, forward_mlp, prepare_mlp
+from evenroll.policies.interface import features, forward_e, pieces_called, policy_arrays, policy_of
+from evenroll.policies.mlp_pieces import (
+    add_score_gaussian,
+    add_score_softmax,
+    features_mlp,
+    forward_e_mlp,
+    forward_mlp,
+    prepare_mlp,
+)
 
 NORM_EPSILON = 1e-5  # what batch norm adds to a variance, as in torch.nn.BatchNorm1d
 ACTIVATIONS, HEADS = ("relu", "tanh"), ("softmax", "gaussian")
@@ -166,7 +173,7 @@ class MLP(Policy):
         """ψ [N, F + 1] at observations [N, obs_dim], in `dtype`: what the outputs are linear in. The constant 1 is last."""
         observations = self.checked_observations(observations)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
-        call, arrays = _list_features(number_type(self.dtype)), self.arrays()
+        call, arrays = _list_features(number_type(self.dtype)), self.arrays(pieces_called(_list_features_kernel))
         for first, last in in_parts(len(psi), self.parameters):
             call(arrays, observations[first:last], psi[first:last])
         return psi
@@ -201,8 +208,10 @@ class MLP(Policy):
         return outputs if self.n_actions is not None else self.distribution.normalised(outputs)
 
     def pieces(self) -> dict[str, Piece]:
-        own = {"forward": forward_mlp, "add_score": add_score_mlp, "prepare": prepare_mlp, "features": features_mlp}
-        return own | (GAUSSIAN if self.head == "gaussian" else CATEGORICAL)
+        own = {"forward": forward_mlp, "forward_e": forward_e_mlp, "prepare": prepare_mlp, "features": features_mlp}
+        if self.head == "gaussian":
+            return own | {"add_score": add_score_gaussian} | GAUSSIAN
+        return own | {"add_score": add_score_softmax} | CATEGORICAL
 
 
 @functools.cache
@@ -213,5 +222,5 @@ def _list_features(number: Any) -> Any:
 def _list_features_kernel(arrays: Any, observations: Any, psi: Any) -> None:
     policy = policy_of(arrays)
     for t in range(len(psi)):
-        forward(policy, policy.theta, 0.0, pointer(observations[t]))
+        forward_e(policy, pointer(observations[t]))
         features(policy, 1.0, pointer(psi[t]))

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
-
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Ints, Reals, piece, real, shift
 from evenroll.engine.simd import (
     add,
@@ -29,10 +28,10 @@ from evenroll.engine.simd import (
 )
 from evenroll.engine.views import beyond
 from evenroll.policies.heads import score_categorical, score_gaussian, tame
-from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, PolicyView
+from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, FORWARD_E, PREPARE, PolicyView
 
 
-@njit
+@helper
 def _head_size(policy: PolicyView) -> tuple[int, int]:
     """How many rows the head's matrix has, and how far apart their outputs lie (2 where log_std lies in between)."""
     own_scale = policy.sizes.gaussian == 1 and policy.sizes.scale_link == 1
@@ -78,7 +77,7 @@ def _layer_both(size: int) -> Any:
     return columns
 
 
-@njit(forceinline=True)
+@helper(forceinline=True)
 def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> int:
     """List the places where h_e or h_b is positive. Returns how many there are."""
     count, registers = 0, n - n % lanes
@@ -89,7 +88,7 @@ def _list_positive(n: int, lanes: int, h_e: Reals, h_b: Reals, active: Ints) -> 
     return count
 
 
-@njit(forceinline=True)
+@helper(forceinline=True)
 def _list_all(n: int, active: Ints) -> int:
     for j in range(n):
         active[j] = j
@@ -106,49 +105,82 @@ def _dot(size: int) -> Any:
     return columns
 
 
-@piece(FORWARD)
-def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
-    sizes, widths, work = policy.sizes, beyond(policy.sizes), policy.work
-    width, layers, is_tanh = sizes.inputs, sizes.layers, sizes.is_tanh == 1
-    both = c != 0.0
-    step = real(c)
-    lanes = width_of(real)
-    normed, x_e = work, shift(work, width)
-    x_b = shift(x_e, width)
-    W, V = policy.theta, vector
+@helper
+def _at_theta(policy: PolicyView, lanes: int, obs: Floats) -> None:
+    """The forward pass at θ alone."""
+    sizes, widths, W = policy.sizes, beyond(policy.sizes), policy.theta
+    width, is_tanh = sizes.inputs, sizes.is_tanh == 1
+    normed, x = policy.work, shift(policy.work, width)
     if sizes.has_norm == 1:
         for i in range(width):
-            normed[i] = (real(obs[i]) - policy.aux[i]) * policy.aux[width + i]
+            normed[i] = (narrow(obs[i], W) - policy.aux[i]) * policy.aux[width + i]
+            x[i] = W[i] * normed[i] + W[width + i]
+        W = shift(W, 2 * width)
+    else:
+        for i in range(width):
+            x[i] = narrow(obs[i], W)
+    h = shift(x, 2 * width)
+    # Each layer lists how many inputs to visit, and which; only ReLUs that are zero are left out. `_back_pass` reads it.
+    index = policy.index
+    index[0] = _list_all(width, shift(index, 1))
+    for layer in range(sizes.layers):
+        n = widths[layer]
+        bias = width * n
+        _layer(n, lanes, n, bias, not is_tanh, index[0], shift(index, 1), x, W, h)
+        index = shift(index, width + 1)
+        if is_tanh:
+            for o in range(n):
+                h[o] = math.tanh(h[o])
+            index[0] = _list_all(n, shift(index, 1))
+        else:
+            index[0] = _list_positive(n, lanes, h, h, shift(index, 1))
+        x, h, W, width = h, shift(h, 2 * n), shift(W, bias + n), n
+    n_out = sizes.outputs
+    rows, stride = _head_size(policy)
+    out, behavior, biases = policy.out, shift(policy.out, n_out), shift(W, rows * width)
+    for r in range(rows):
+        out[r * stride] = biases[r]
+        _dot(width, lanes, x, shift(W, r * width), shift(out, r * stride))
+    if stride == 2:
+        log_std = shift(biases, rows)
+        for r in range(rows):
+            out[2 * r + 1] = log_std[r]
+    for r in range(n_out):
+        behavior[r] = out[r]
+
+
+@helper
+def _at_both(policy: PolicyView, lanes: int, V: Reals, c: float, obs: Floats) -> None:
+    """The forward pass at θ and at θ − c·V together. What belongs to the latter lies behind what belongs to θ."""
+    sizes, widths, W = policy.sizes, beyond(policy.sizes), policy.theta
+    width, is_tanh, step = sizes.inputs, sizes.is_tanh == 1, narrow(c, W)
+    normed, x_e = policy.work, shift(policy.work, width)
+    x_b = shift(x_e, width)
+    if sizes.has_norm == 1:
+        for i in range(width):
+            normed[i] = (narrow(obs[i], W) - policy.aux[i]) * policy.aux[width + i]
             x_e[i] = W[i] * normed[i] + W[width + i]
-        if both:
-            for i in range(width):
-                x_b[i] = x_e[i] - step * (V[i] * normed[i] + V[width + i])
+        for i in range(width):
+            x_b[i] = x_e[i] - step * (V[i] * normed[i] + V[width + i])
         W, V = shift(W, 2 * width), shift(V, 2 * width)
     else:
         for i in range(width):
-            x_e[i] = real(obs[i])
+            x_e[i] = narrow(obs[i], W)
             x_b[i] = x_e[i]
-    h_e = shift(x_b, width)
-    # Each layer lists how many inputs to visit, and which; only ReLUs that are zero are left out. `add_score_mlp` reads it.
-    index = policy.index
+    h_e, index = shift(x_b, width), policy.index
     index[0] = _list_all(width, shift(index, 1))
-    for layer in range(layers):
+    for layer in range(sizes.layers):
         n = widths[layer]
-        h_b = shift(h_e, n)
-        count, active, bias = index[0], shift(index, 1), width * n
-        if both:
-            _layer_both(n, lanes, n, bias, not is_tanh, count, active, step, x_e, x_b, W, V, h_e, h_b)
-        else:
-            _layer(n, lanes, n, bias, not is_tanh, count, active, x_e, W, h_e)
+        h_b, bias = shift(h_e, n), width * n
+        _layer_both(n, lanes, n, bias, not is_tanh, index[0], shift(index, 1), step, x_e, x_b, W, V, h_e, h_b)
         index = shift(index, width + 1)
         if is_tanh:
             for o in range(n):
                 h_e[o] = math.tanh(h_e[o])
-                if both:
-                    h_b[o] = math.tanh(h_b[o])
+                h_b[o] = math.tanh(h_b[o])
             index[0] = _list_all(n, shift(index, 1))
         else:
-            index[0] = _list_positive(n, lanes, h_e, h_b if both else h_e, shift(index, 1))
+            index[0] = _list_positive(n, lanes, h_e, h_b, shift(index, 1))
         x_e, x_b, h_e = h_e, h_b, shift(h_b, n)
         W, V = shift(W, bias + n), shift(V, bias + n)
         width = n
@@ -158,24 +190,30 @@ def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> Non
     bias_e, bias_v = shift(W, rows * width), shift(V, rows * width)
     for r in range(rows):
         w, v = shift(W, r * width), shift(V, r * width)
-        out[r * stride] = bias_e[r]
+        out[r * stride], behavior[r * stride], scratch[0] = bias_e[r], bias_e[r], bias_v[r]
         _dot(width, lanes, x_e, w, shift(out, r * stride))
-        if both:
-            behavior[r * stride], scratch[0] = bias_e[r], bias_v[r]
-            _dot(width, lanes, x_b, w, shift(behavior, r * stride))
-            _dot(width, lanes, x_b, v, scratch)
-            behavior[r * stride] -= c * scratch[0]
+        _dot(width, lanes, x_b, w, shift(behavior, r * stride))
+        _dot(width, lanes, x_b, v, scratch)
+        behavior[r * stride] -= c * scratch[0]
     if stride == 2:
         log_std, log_std_v = shift(bias_e, rows), shift(bias_v, rows)
         for r in range(rows):
             out[2 * r + 1] = log_std[r]
-            if both:
-                behavior[2 * r + 1] = log_std[r] - c * log_std_v[r]
-    if both:
-        tame(policy)
+            behavior[2 * r + 1] = log_std[r] - c * log_std_v[r]
+    tame(policy)
+
+
+@piece(FORWARD_E)
+def forward_e_mlp(policy: PolicyView, obs: Floats) -> None:
+    _at_theta(policy, width_of(real), obs)
+
+
+@piece(FORWARD)
+def forward_mlp(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> None:
+    if c == 0.0:
+        _at_theta(policy, width_of(real), obs)
     else:
-        for r in range(n_out):
-            behavior[r] = out[r]
+        _at_both(policy, width_of(real), vector, c, obs)
 
 
 @over_columns(8)
@@ -222,18 +260,16 @@ def _back_activation(size: int) -> Any:
     return columns
 
 
-@piece(ADD_SCORE)
-def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
-    """Backward pass, from what the forward pass left: the activations at θ, and the lists of inputs that are not zero."""
+@helper
+def _back_pass(policy: PolicyView, lanes: int, vector: Reals) -> None:
+    """The backward pass from the score of the outputs, which lies behind the outputs at θ_b.
+
+    It reads what the forward pass left: the activations at θ, and the lists of inputs that are not zero.
+    """
     sizes, widths, work = policy.sizes, beyond(policy.sizes), policy.work
     n_out, width, layers = sizes.outputs, sizes.inputs, sizes.layers
     is_tanh, has_norm = sizes.is_tanh == 1, sizes.has_norm == 1
-    lanes = width_of(real)
     d_out = shift(policy.out, 2 * n_out)
-    if sizes.gaussian == 1:
-        score_gaussian(sizes, policy.out, action, weight, d_out)
-    else:
-        score_categorical(n_out, policy.out, action, weight, d_out)
     # Walk to the last layer, to find where its inputs, weights and activations lie.
     at_w = 2 * width if has_norm else 0
     at_h = width  # x_e
@@ -251,9 +287,9 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
     W, V, h = shift(policy.theta, at_w), shift(vector, at_w), shift(work, at_h)
     _back_head(inputs, lanes, inputs, rows, stride, h, d_out, W, V, d)
     for r in range(rows):
-        V[rows * inputs + r] += real(d_out[r * stride])
+        V[rows * inputs + r] += narrow(d_out[r * stride], V)
         if stride == 2:
-            V[rows * inputs + rows + r] += real(d_out[2 * r + 1])
+            V[rows * inputs + rows + r] += narrow(d_out[2 * r + 1], V)
     for back in range(layers):
         layer = layers - 1 - back
         n = widths[layer]
@@ -266,7 +302,7 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
         h = shift(work, at_h)
         active = shift(policy.index, at_index)
         for j in range(inputs):
-            d_next[j] = real(0.0)
+            d_next[j] = narrow(0.0, V)
         # The inputs left out are inactive ReLUs: their weights get no gradient, and they pass nothing on.
         _back(n, lanes, n, active[0], shift(active, 1), h, d, W, V, d_next)
         d, d_next = d_next, d
@@ -274,6 +310,19 @@ def add_score_mlp(policy: PolicyView, obs: Floats, action: Floats, weight: float
         for i in range(width):
             vector[i] += d[i] * work[i]
             vector[width + i] += d[i]
+
+
+@piece(ADD_SCORE)
+def add_score_softmax(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
+    n = policy.sizes.outputs
+    score_categorical(n, policy.out, action, weight, shift(policy.out, 2 * n))
+    _back_pass(policy, width_of(real), vector)
+
+
+@piece(ADD_SCORE)
+def add_score_gaussian(policy: PolicyView, obs: Floats, action: Floats, weight: float, vector: Reals) -> None:
+    score_gaussian(policy.sizes, policy.out, action, weight, shift(policy.out, 2 * policy.sizes.outputs))
+    _back_pass(policy, width_of(real), vector)
 
 
 @piece(FEATURES)

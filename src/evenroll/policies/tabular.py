@@ -12,7 +12,7 @@ from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
 from evenroll.policies.distributions import Categorical
 from evenroll.policies.heads import CATEGORICAL, softmax
-from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, PREPARE, PolicyView, out_b
+from evenroll.policies.interface import ADD_SCORE, FEATURES, FORWARD, FORWARD_E, PREPARE, PolicyView, out_b
 
 
 class TabularSoftmax(Policy):
@@ -58,7 +58,13 @@ class TabularSoftmax(Policy):
         return np.asarray(self.logits[self.checked_observations(observations)[:, 0].astype(np.int64)])
 
     def pieces(self) -> dict[str, Piece]:
-        own = {"forward": forward_table, "add_score": add_score_table, "prepare": prepare_table, "features": features_table}
+        own = {
+            "forward": forward_table,
+            "forward_e": forward_e_table,
+            "add_score": add_score_table,
+            "prepare": prepare_table,
+            "features": features_table,
+        }
         return own | CATEGORICAL
 
 
@@ -88,6 +94,15 @@ def forward_table(policy: PolicyView, vector: Reals, c: float, obs: Floats) -> N
         for i in range(n):
             policy.out[i] = theta[i]
             behavior[i] = theta[i] - c * v[i]
+
+
+@piece(FORWARD_E)
+def forward_e_table(policy: PolicyView, obs: Floats) -> None:
+    n = policy.sizes.outputs
+    theta, behavior = shift(policy.theta, int(obs[0]) * n), out_b(policy)
+    for i in range(n):
+        policy.out[i] = theta[i]
+        behavior[i] = theta[i]
 
 
 @piece(ADD_SCORE)

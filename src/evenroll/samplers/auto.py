@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FUSED, Floats, Piece, piece, real, shift
 from evenroll.engine.simd import width_of
 from evenroll.engine.views import beyond
 from evenroll.policies import Policy
-from evenroll.policies.interface import PolicyView, draw_tilted, drift, features, forward, log_tilted, scores, tilt
+from evenroll.policies.interface import PolicyView, draw_tilted, drift, features, forward_e, log_tilted, scores, tilt
 from evenroll.samplers.auto_network import (
     learn_network,
     network_state,
@@ -82,10 +82,15 @@ class Auto(Sampler):
     def pieces(self) -> dict[str, Piece]:
         return {"choose": choose, "log_behavior": log_behavior, "update": update, "end_episode": end_episode}
 
+    def pieces_for(self, policy: Policy) -> dict[str, Piece]:
+        if policy.n_states is None:
+            return self.pieces()
+        return self.pieces() | {"choose": choose_in_table, "update": update_table, "end_episode": end_episode_in_table}
+
     def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         width, kinds = policy.feature_width, policy.score_kinds
         discrete = 1 if policy.n_actions is not None else SEVERAL_DISCRETE if policy.choices else 0
-        return np.array([self.max_kl, gamma, policy.n_states or 0, width, width * kinds, discrete], dtype=np.float64)
+        return np.array([self.max_kl, gamma, width, width * kinds, discrete], dtype=np.float64)
 
     def each(self, policy: Policy) -> int:
         return 0 if policy.n_states is not None else surprise_of_network(policy)
@@ -112,19 +117,28 @@ class Auto(Sampler):
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    settings, memory = Settings(sampler.settings), Memory(sampler.memory)
-    forward(policy, sampler.vectors, 0.0, obs)
-    memory.chosen = 1.0
-    by = beyond(memory)
-    if settings.states > 0.0:
-        tilt_of_table(policy, sampler, obs, by)
-    else:
-        tilt_of_network(policy, sampler, width_of(real), by)
-    _tilt_within(policy, settings.max_kl, by)
+    forward_e(policy, obs)
+    by = beyond(Memory(sampler.memory))
+    tilt_of_network(policy, sampler, width_of(real), by)
+    _draw_within(policy, sampler, by, u, action)
+
+
+@piece(CHOOSE)
+def choose_in_table(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
+    forward_e(policy, obs)
+    by = beyond(Memory(sampler.memory))
+    tilt_of_table(policy, sampler, obs, by)
+    _draw_within(policy, sampler, by, u, action)
+
+
+@helper
+def _draw_within(policy: PolicyView, sampler: SamplerView, by: Floats, u: Floats, action: Floats) -> None:
+    Memory(sampler.memory).chosen = 1.0
+    _tilt_within(policy, Settings(sampler.settings).max_kl, by)
     draw_tilted(policy, u, action)
 
 
-@njit
+@helper
 def _tilt_within(policy: PolicyView, max_kl: float, by: Floats) -> None:
     """π_b = π_e (1 − by·x), where `by` is shrunk until KL(π_b ‖ π_e) ≤ max_kl."""
     n = policy.sizes.outputs
@@ -147,40 +161,63 @@ def log_behavior(policy: PolicyView, sampler: SamplerView, action: Floats) -> fl
 
 @piece(UPDATE, fastmath=FUSED)
 def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
-    settings, memory, n = Settings(sampler.settings), Memory(sampler.memory), policy.sizes.outputs
+    settings, memory = Settings(sampler.settings), Memory(sampler.memory)
     by = beyond(memory)
-    x = shift(by, n)
+    x = shift(by, policy.sizes.outputs)
+    if not _scores(policy, memory, action, by, x):
+        features(policy, memory.discount, sampler.vectors)
+    expected = by  # the tilt has done its work
+    drift(policy, expected)
+    learn_network(policy, sampler, width_of(real), x, expected, int(action[0]) if settings.discrete == 1.0 else -1)
+    _count(memory, settings.gamma)
+
+
+@piece(UPDATE)
+def update_table(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, reward: float) -> None:
+    memory = Memory(sampler.memory)
+    by = beyond(memory)
+    x = shift(by, policy.sizes.outputs)
+    _scores(policy, memory, action, by, x)
+    learn_table(policy, memory, obs, x)
+    _count(memory, Settings(sampler.settings).gamma)
+
+
+@helper
+def _scores(policy: PolicyView, memory: Memory, action: Floats, by: Floats, x: Floats) -> bool:
+    """x = the scores of the action. Returns whether `choose` has drawn it; if not, it is initial data."""
     chosen = memory.chosen == 1.0
     memory.chosen = 0.0
-    if not chosen:  # this is initial data, whose action `choose` has not drawn
-        for i in range(n):
+    if not chosen:
+        for i in range(policy.sizes.outputs):
             by[i] = 0.0
         tilt(policy, by, math.inf)
     scores(policy, action, x)
-    if settings.states > 0.0:
-        learn_table(policy, memory, obs, x)
-    else:
-        if not chosen:
-            features(policy, memory.discount, sampler.vectors)
-        expected = by  # the tilt has done its work
-        drift(policy, expected)
-        learn_network(policy, sampler, width_of(real), x, expected, int(action[0]) if settings.discrete == 1.0 else -1)
+    return chosen
+
+
+@helper
+def _count(memory: Memory, gamma: float) -> None:
+    """A step is over."""
     memory.k += 1.0
     memory.times += memory.t
     memory.t += 1.0
-    memory.discount *= settings.gamma
+    memory.discount *= gamma
 
 
 @piece(END_EPISODE)
 def end_episode(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
+    settle_network(policy, sampler, width_of(real))
     memory = Memory(sampler.memory)
-    if Settings(sampler.settings).states == 0.0:
-        settle_network(policy, sampler, width_of(real))
+    memory.t, memory.discount = 0.0, 1.0
+
+
+@piece(END_EPISODE)
+def end_episode_in_table(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
+    memory = Memory(sampler.memory)
     memory.t, memory.discount = 0.0, 1.0
 
 
 @piece(END_EPISODE)
 def settle(policy: PolicyView, sampler: SamplerView, episode_return: float, log_weight: float) -> None:
-    """The sums were added up: compute what follows from them. A table has nothing of the kind."""
-    if Settings(sampler.settings).states == 0.0:
-        refit_network(policy, sampler, width_of(real))
+    """The sums of a network were added up: compute what follows from them."""
+    refit_network(policy, sampler, width_of(real))

@@ -16,8 +16,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Ints, Piece, Reals, shift
 from evenroll.engine.simd import add, dot, fma, list_positive, load, multiply, narrow, over_columns, splat, store
 from evenroll.engine.views import beyond
@@ -72,12 +72,11 @@ def told_of_network(settings: Settings, memory: Memory, blocks: int, steps: floa
     k = float(memory.k)
     if k == 0.0:
         return 1.0
-    in_python = getattr(gain, "py_func", gain)
-    repaid = float(in_python(float(settings.directions), k, 2.0 * float(memory.times) / k + 1.0)) * steps
+    repaid = float(gain(float(settings.directions), k, 2.0 * float(memory.times) / k + 1.0)) * steps
     return min(1.0, max(1.0 / blocks, 1.0 / max(repaid, 1e-9)))
 
 
-@njit
+@helper
 def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, Any, Any, Any]:
     """(D, ψ, Pψ, S, β, P): D is rounded up to full registers; ψ, Pψ are [D], S, β are [n, D], P is [D, D]."""
     D, n, psi = _padded(int(Settings(sampler.settings).width)), policy.sizes.outputs, sampler.vectors
@@ -85,26 +84,26 @@ def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, A
     return D, psi, shift(psi, D), S, shift(S, n * D), shift(S, 2 * n * D)
 
 
-@njit
+@helper
 def _surprise(policy: PolicyView, sampler: SamplerView) -> Any:
     """Δ [n, D] of the running trajectory. Those of all that run side by side lie behind the other vectors."""
     D, n = _padded(int(Settings(sampler.settings).width)), policy.sizes.outputs
     return shift(sampler.vectors, 2 * D + 2 * n * D + D * D + int(Memory(sampler.memory).lane) * n * D)
 
 
-@njit
+@helper
 def _rows(policy: PolicyView, sampler: SamplerView) -> int:
     """How many scores are summed. A discrete action's scores add up to 0, so its last one follows from the others."""
     return policy.sizes.outputs - (1 if Settings(sampler.settings).discrete == 1.0 else 0)
 
 
-@njit
+@helper
 def _padded(width: int) -> int:
     """The width rounded up to full registers, with at least one zero beyond it."""
     return width + 8 - width % 8
 
 
-@njit
+@helper
 def gain(directions: float, k: float, length: float) -> float:
     """c, the share of S that one step repays: ½ min(1/D, 2/√(Dk), 32/k).
 
@@ -115,14 +114,14 @@ def gain(directions: float, k: float, length: float) -> float:
     return min(GAIN_NETWORK * min(early * early / directions, falling), 4.0 * NATS / (length * directions))
 
 
-@njit
+@helper
 def at_once(k: float, times: float) -> float:
     """w, the share of a step's luck that counts at once. An episode is taken to be 2 t̄ + 1 long."""
     past = k * k / (2.0 * times + k) / ECHO
     return 1.0 / (1.0 + past * past)
 
 
-@njit
+@helper
 def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Floats) -> None:
     """by = κ (k/D) ψᵀ K⁻¹ S = c ψᵀβ, where c = κ/D, and β = (K/k)⁻¹ S comes from `update`.
 
@@ -143,7 +142,7 @@ def tilt_of_network(policy: PolicyView, sampler: SamplerView, lanes: int, by: Fl
         by[rows] = rest
 
 
-@njit
+@helper
 def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Floats, expected: Floats, chosen: int) -> None:
     """S += x′ ⊗ ψ, β += x′ ⊗ Pψ, Δ += (x − x′) ⊗ ψ, K += (the scores' variance) ψψᵀ, with x′ = E_b[x] + w (x − E_b[x]).
 
@@ -199,7 +198,7 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
         _fit(policy, sampler, lanes, k)
 
 
-@njit
+@helper
 def _fit(policy: PolicyView, sampler: SamplerView, lanes: int, k: float) -> None:
     """P = (K/k)⁻¹, and β = P S."""
     width, memory = int(Settings(sampler.settings).width), Memory(sampler.memory)
@@ -214,7 +213,7 @@ def _fit(policy: PolicyView, sampler: SamplerView, lanes: int, k: float) -> None
     _solve(policy, sampler, lanes)
 
 
-@njit
+@helper
 def refit_network(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
     """S and K were added up from several blocks: compute P anew if it is time, and β = P S."""
     memory = Memory(sampler.memory)
@@ -224,7 +223,7 @@ def refit_network(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
         _solve(policy, sampler, lanes)
 
 
-@njit
+@helper
 def settle_network(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
     """A trajectory has ended: S += Δ, and Δ is 0 for the next one."""
     D, _, _, S, _, _ = _vectors(policy, sampler)
@@ -235,7 +234,7 @@ def settle_network(policy: PolicyView, sampler: SamplerView, lanes: int) -> None
     _solve(policy, sampler, lanes)
 
 
-@njit
+@helper
 def _solve(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
     """β = P S."""
     width, active = int(Settings(sampler.settings).width), policy.index
@@ -281,7 +280,7 @@ def _combine(size: int) -> Any:
     return columns
 
 
-@njit
+@helper
 def _invert(D: int, K: Floats, k: float, P: Floats) -> None:
     """P = ((K + ridge)/k)⁻¹ by Gauss-Jordan elimination. The ridge is what one step of average features adds."""
     trace = 0.0

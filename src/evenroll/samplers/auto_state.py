@@ -10,7 +10,6 @@ SEVERAL_DISCRETE = 2  # the value of `Settings.discrete` where a step takes seve
 class Settings(Fields):
     max_kl: float
     gamma: float
-    states: float  # how many states a table has; 0 for a network
     width: float  # the length of ψ
     directions: float  # D: the length of ψ times the number of an action's scores that are free to vary
     discrete: float  # 1 for one discrete action, SEVERAL_DISCRETE for several at once, 0 for real ones

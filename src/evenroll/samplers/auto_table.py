@@ -7,8 +7,8 @@ every advantage, so one visit may repay all that a state owes (κ ≈ 1).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FUSED, Floats, shift
 from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy
@@ -51,14 +51,14 @@ def sums_of_table(policy: Policy, counts: list[int], first: int) -> Sums:
     return Sums(memory=memory, owed_memory=places[:, NAMED:].ravel())
 
 
-@njit(forceinline=True)
+@helper(forceinline=True)
 def _block(policy: PolicyView, memory: Memory, obs: Floats) -> Floats:
     """The sums of a state. They lie behind τ and x."""
     n = policy.sizes.outputs
     return shift(beyond(memory), 2 * n + int(obs[0]) * (NAMED + 2 * n))
 
 
-@njit(forceinline=True)
+@helper(forceinline=True)
 def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Floats) -> None:
     """by = η y: y is what this visit should repay, in the metric that counts S² /N + PRIOR · (Σ x (t − t̄))² / V."""
     memory, n = Memory(sampler.memory), policy.sizes.outputs
@@ -79,7 +79,7 @@ def tilt_of_table(policy: PolicyView, sampler: SamplerView, obs: Floats, by: Flo
         by[i] = gain * (S[i] / N + prior * (late[i] - mean * S[i])) / leverage
 
 
-@njit(fastmath=FUSED, forceinline=True)
+@helper(fastmath=FUSED, forceinline=True)
 def learn_table(policy: PolicyView, memory: Memory, obs: Floats, x: Floats) -> None:
     """Add a step to the sums of its state."""
     n, t, discount = policy.sizes.outputs, memory.t, memory.discount

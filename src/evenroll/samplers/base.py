@@ -61,6 +61,10 @@ class Sampler:
         """The piece `choose`, and those of the others that replace the defaults below."""
         raise TypeError("a sampler lists its pieces")
 
+    def pieces_for(self, policy: Policy) -> dict[str, Piece]:
+        """The pieces that run this policy, where there are several kinds of them."""
+        return self.pieces()
+
     def settings(self, policy: Policy, value: float, gamma: float) -> np.ndarray:
         """The hyper-parameters as the pieces see them.
 

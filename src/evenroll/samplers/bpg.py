@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Piece, piece, real, shift
 from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy
@@ -67,7 +67,7 @@ class BPG(Sampler):
         return vectors, np.zeros(Memory.count + 4 * int(policy.sizes.outputs))
 
 
-@njit
+@helper
 def _behavior(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
     """The members of the policy's view at θ_b."""
     settings = Settings(sampler.settings)

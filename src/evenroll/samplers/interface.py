@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import float64, int64, njit, types
+from numba import float64, int64, types
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FLOATS, Floats, Reals, function_at
 from evenroll.engine.views import Fields, arrays_type, interface, view_of_arrays
 from evenroll.policies.interface import PolicyView
@@ -49,25 +50,25 @@ _choose, _log_behavior = function_at(CHOOSE), function_at(LOG_BEHAVIOR)
 _update, _end_episode = function_at(UPDATE), function_at(END_EPISODE)
 
 
-@njit
+@helper
 def choosing(policy: PolicyView, sampler: SamplerView) -> Any:
     """The sampler's `choose`. A loop asks once for the pieces that it calls at every step."""
     return _choose(sampler.code.choose, policy)
 
 
-@njit
+@helper
 def weighing(policy: PolicyView, sampler: SamplerView) -> Any:
     """The sampler's `log_behavior`: log π_b of the action just chosen."""
     return _log_behavior(sampler.code.log_behavior, policy)
 
 
-@njit
+@helper
 def updating(policy: PolicyView, sampler: SamplerView) -> Any:
     """The sampler's `update`: what it learns from a step."""
     return _update(sampler.code.update, policy)
 
 
-@njit
+@helper
 def ending(policy: PolicyView, sampler: SamplerView) -> Any:
     """The sampler's `end_episode`: what it learns from a finished trajectory."""
     return _end_episode(sampler.code.end_episode, policy)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numba import njit
-
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Piece, piece
 from evenroll.policies.interface import PolicyView
 from evenroll.samplers.interface import END_EPISODE, SamplerView
@@ -41,7 +40,7 @@ class ODI(TabularDesign):
         return {"choose": choose, "update": update, "end_episode": end_episode}
 
 
-@njit
+@helper
 def second_moments(policy: PolicyView, sampler: SamplerView) -> None:
     """Compute q and û of the counted model by sweeps. v(s) = Σ π q and w(s) = Σ π û are over the actions taken so far."""
     visits, rewards, squares, _, q, u, successors, v, w = columns(policy, sampler)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evenroll.engine.pieces import Floats, Piece, piece
 from evenroll.engine.views import Fields
-from evenroll.policies.interface import PolicyView, draw, forward, soften
+from evenroll.policies.interface import PolicyView, draw, forward_e, soften
 from evenroll.samplers.base import Sampler, require
 from evenroll.samplers.interface import CHOOSE, SamplerView
 
@@ -32,6 +32,6 @@ class OffPolicy(Sampler):
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    forward(policy, sampler.vectors, 0.0, obs)
+    forward_e(policy, obs)
     soften(policy, Settings(sampler.settings).delta)
     draw(policy, u, action)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evenroll.engine.pieces import Floats, Piece, piece
 from evenroll.policies import Policy
-from evenroll.policies.interface import PolicyView, draw, forward
+from evenroll.policies.interface import PolicyView, draw, forward_e
 from evenroll.samplers.base import Sampler
 from evenroll.samplers.interface import CHOOSE, SamplerView
 from evenroll.samplers.sums import Sums
@@ -29,5 +29,5 @@ class OnPolicy(Sampler):
 
 @piece(CHOOSE)
 def choose(policy: PolicyView, sampler: SamplerView, obs: Floats, u: Floats, action: Floats) -> None:
-    forward(policy, sampler.vectors, 0.0, obs)
+    forward_e(policy, obs)
     draw(policy, u, action)

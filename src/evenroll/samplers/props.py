@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from evenroll.engine import border
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
 from evenroll.engine.views import Fields, beyond
 from evenroll.errors import DataError
@@ -118,7 +118,7 @@ class PROPS(Sampler):
         policy.checked_actions(buffer[:, policy.obs_dim : policy.obs_dim + dim], DataError)
 
 
-@njit
+@helper
 def _behavior(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
     """The members of the policy's view at φ."""
     aux = shift(sampler.vectors, 4 * policy.sizes.parameters)
@@ -178,7 +178,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
         prepare(behavior)
 
 
-@njit
+@helper
 def _row(policy: PolicyView, sampler: SamplerView, i: int) -> Floats:
     """Row i of the buffer: the observation, the action and the outputs at θ."""
     outputs, dim = policy.sizes.outputs, policy.sizes.action_dim
@@ -186,7 +186,7 @@ def _row(policy: PolicyView, sampler: SamplerView, i: int) -> Floats:
     return shift(beyond(Memory(sampler.memory)), 6 * outputs + dim + i * width)
 
 
-@njit
+@helper
 def _minibatch(
     behavior: PolicyView, sampler: SamplerView, first: int, every: int, size: int, gradient: Reals
 ) -> float:  # fmt: skip
@@ -212,7 +212,7 @@ def _minibatch(
     return divergence
 
 
-@njit
+@helper
 def _add_kl_categorical(
     behavior: PolicyView, sampler: SamplerView, obs: Floats, theta_out: Floats, weight: float, gradient: Reals
 ) -> None:  # fmt: skip
@@ -232,7 +232,7 @@ def _add_kl_categorical(
             add_score(behavior, obs, action, weight * change, gradient)
 
 
-@njit
+@helper
 def _add_kl_gaussian(
     behavior: PolicyView, sampler: SamplerView, obs: Floats, theta_out: Floats, weight: float, gradient: Reals
 ) -> None:  # fmt: skip

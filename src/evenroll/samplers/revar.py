@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from numba import njit
-
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Piece, piece
 from evenroll.policies.interface import PolicyView
 from evenroll.samplers.interface import END_EPISODE, SamplerView
@@ -42,7 +41,7 @@ class ReVar(TabularDesign):
         return {"choose": choose, "update": update, "end_episode": end_episode}
 
 
-@njit
+@helper
 def reward_variances(policy: PolicyView, visits: Floats, rewards: Floats, squares: Floats, sigma2: Floats) -> None:
     """σ̂²(s, a), the unbiased variance of a cell's rewards, made larger where visits are few."""
     cells = policy.sizes.parameters
@@ -60,7 +59,7 @@ def reward_variances(policy: PolicyView, visits: Floats, rewards: Floats, square
             sigma2[i] = variance * bound * bound
 
 
-@njit
+@helper
 def propagate(policy: PolicyView, sampler: SamplerView, visits: Floats, successors: Floats, sigma2: Floats) -> None:
     """Compute x from σ² by sweeps. B² is kept for every state."""
     _, _, _, _, _, x, _, squared, _ = columns(policy, sampler)

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Piece, Reals, piece, real, shift
 from evenroll.engine.simd import add, aligned, dot, load, multiply, narrow, over_columns, relu, splat, width_of
 from evenroll.engine.views import Fields, beyond
@@ -100,7 +100,7 @@ def _add_magnitudes(size: int) -> Any:
     return columns
 
 
-@njit
+@helper
 def _imbalance(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats, lanes: int) -> float:
     """‖S + g(s, a)‖₁. The division by k + 1 is left out, because it is the same for all candidates."""
     n = policy.sizes.parameters
@@ -113,7 +113,7 @@ def _imbalance(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Fl
     return memory.total
 
 
-@njit
+@helper
 def _search(policy: PolicyView, sampler: SamplerView, obs: Floats, lanes: int) -> bool:
     """Find the argmin, after a forward pass in this state. Returns False where an action has probability 1."""
     settings, dim = Settings(sampler.settings), policy.sizes.action_dim

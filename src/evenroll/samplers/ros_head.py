@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Piece, piece, shift
 from evenroll.engine.views import Fields, beyond
 from evenroll.policies import MLP, Policy
@@ -62,7 +62,7 @@ class ROSHead(Sampler):
         return vectors, np.zeros(Memory.count + n_out + n_out * width)
 
 
-@njit
+@helper
 def _sum(sampler: SamplerView, outputs: int, output: int, width: int) -> Floats:
     """The part of S that belongs to one output."""
     return shift(beyond(Memory(sampler.memory)), outputs + output * width)

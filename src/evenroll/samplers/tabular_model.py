@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, piece, shift
 from evenroll.engine.views import Fields, beyond
 from evenroll.policies import Policy, TabularSoftmax
@@ -81,7 +81,7 @@ class TabularDesign(Sampler):
         return np.zeros(1, dtype=policy.dtype), memory
 
 
-@njit
+@helper
 def columns(policy: PolicyView, sampler: SamplerView) -> tuple[Any, ...]:
     """The model's columns: visits, Σ r, Σ r², b and two tables to work in, all by cell; then the successors, by cell and
     state; then two lists to work in, by state."""
@@ -120,7 +120,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
     memory.last = cell
 
 
-@njit
+@helper
 def fit_is_due(sampler: SamplerView) -> bool:
     """Count a finished trajectory. Returns True when it is time for a new design."""
     memory = Memory(sampler.memory)
@@ -132,7 +132,7 @@ def fit_is_due(sampler: SamplerView) -> bool:
     return True
 
 
-@njit
+@helper
 def reward_moments(cell: int, visits: Floats, rewards: Floats, squares: Floats) -> tuple[float, float]:
     """Mean and (biased) variance of a cell's rewards. A variance so small that it may be rounding counts as 0."""
     mean = rewards[cell] / visits[cell]
@@ -140,7 +140,7 @@ def reward_moments(cell: int, visits: Floats, rewards: Floats, squares: Floats) 
     return mean, variance if variance > 1e-9 * mean * mean else 0.0
 
 
-@njit
+@helper
 def expected_next(cell: int, states: int, visits: Floats, successors: Floats, values: Floats) -> float:
     """Σ_{s'} p̂(s'|s, a) x(s')."""
     total, row = 0.0, shift(successors, cell * states)
@@ -150,7 +150,7 @@ def expected_next(cell: int, states: int, visits: Floats, successors: Floats, va
     return total / visits[cell]
 
 
-@njit
+@helper
 def set_behavior(policy: PolicyView, sampler: SamplerView, strengths: Floats) -> None:
     """b(a|s) = (1 − mix) π √x / Σ π √x + mix π, where x(s, a) are the strengths.
 
