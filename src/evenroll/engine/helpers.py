@@ -3,10 +3,10 @@
 Numba makes every function that compiled code calls ready to be called by itself, and from Python too: it optimises it, turns
 it into machine code and wraps it twice. Most of the functions behind a piece are a few lines that end up inside the piece,
 where all of this is done once more. So a helper stops before it: what callers get is the code as it was translated, and
-what they make of it is optimised with them. That is more than a third of what compiling cost.
+what they make of it is optimised with them. That saves about a third of what compiling cost.
 
 The loops over registers (`simd.over_columns`) are optimised by themselves as well. Else a step of ROS on a network takes
-8 to 10 % longer; the time of other samplers, and of tables, does not change.
+5 to 10 % longer; other samplers, and tables, showed no difference beyond the noise.
 """
 
 from __future__ import annotations
