@@ -40,7 +40,8 @@ mutants: $(VENV)/.dev
 oldest:
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/pip install --quiet --disable-pip-version-check -r requirements/oldest.txt
-	PYTHONPATH=src NUMBA_CACHE_DIR=build/oldest/numba build/oldest/bin/python -m pytest -p no:cacheprovider $(OLDEST)
+	PYTHONPATH=$(CURDIR)/src NUMBA_CACHE_DIR=$(CURDIR)/build/oldest/numba build/oldest/bin/python -m pytest -p no:cacheprovider $(OLDEST)
+	PYTHONPATH=$(CURDIR)/src NUMBA_CACHE_DIR=$(CURDIR)/build/oldest/numba build/oldest/bin/python -m evenroll evaluate cartpole --episodes 50
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests examples
