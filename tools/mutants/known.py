@@ -51,8 +51,8 @@ MUTANTS = (
     Mutant(
         "one-sided quantile",
         "intervals/independent.py",
-        "stats.t.ppf(0.5 + confidence / 2, freedom)",
-        "stats.t.ppf(confidence, freedom)",
+        "special.stdtrit(freedom, 0.5 + confidence / 2)",
+        "special.stdtrit(freedom, confidence)",
     ),
     Mutant("off-by-one horizon", "collection/trial.py", "if over == 1 or t >= horizon:", "if over == 1 or t > horizon:"),
     Mutant(
