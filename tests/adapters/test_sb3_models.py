@@ -153,6 +153,23 @@ def test_the_compiled_copy_does_what_predict_does(space: gym.Space[Any]) -> None
         made.check(rows, made.actions.from_env(theirs) + 1.0)
 
 
+def test_a_predict_of_ones_own_is_asked(ppo: PPO) -> None:
+    """A class may override `predict`. Then its network is not what it does."""
+
+    class Other(PPO):
+        def predict(self, *arguments: Any, **options: Any) -> Any:
+            actions, state = super().predict(*arguments, **options)
+            return 1 - actions, state
+
+    other = Other("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device="cpu", seed=0)
+    other.set_parameters(ppo.get_parameters())
+    env = gym.make("CartPole-v1")
+    made = as_model(other, env.observation_space, env.action_space, deterministic=True)
+    x = made.observations.probes()
+    np.testing.assert_array_equal(made.decide(x), 1 - ppo.predict(x, deterministic=True)[0])
+    assert made.described == "deterministic Other"
+
+
 def test_images_with_channels_last() -> None:
     """Stable-Baselines3 transposes them for its convolutions, and so the model takes the environment as it is."""
     env = Walk(gym.spaces.Discrete(3), shape=(36, 36, 3), dtype=np.uint8)

@@ -135,10 +135,11 @@ def _likeliest(
 ) -> Model:  # fmt: skip
     """What `predict(…, deterministic=True)` gives.
 
-    Where the network can be compiled, its copy is asked, which takes a fraction of the time. `predict` is asked afterwards,
-    whether it would have done the same.
+    Where the network can be compiled, its copy is asked, which takes less time. `predict` is asked afterwards, whether it
+    would have done the same. Where it does something of its own beforehand, as in a class that overrides it, it stays.
     """
-    made = deterministic(name, observations, actions, _predict(model, True))
+    predict = _predict(model, True)
+    made = deterministic(name, observations, actions, predict)
     if not compile or not hasattr(policy, "get_distribution") or getattr(policy, "use_sde", False):
         return made
     copied = network(_distribution(policy), policy, observations, actions, True, name)
@@ -150,7 +151,11 @@ def _likeliest(
     def decide(batch: Any) -> Any:
         return playing.to_envs(playing.distribution.mode(copy.parameters_of_actions(observations.rows(batch))))
 
-    made.described, made.original, made.decide = f"deterministic {name}, a compiled MLP", made.decide, decide
+    probes = observations.probes()
+    if not actions.same(actions.from_env(predict(probes)), actions.from_env(decide(probes))):
+        copied.close()
+        return made
+    made.described, made.original, made.decide = f"deterministic {name}, a compiled MLP", predict, decide
     made.restore += copied.restore
     return made
 
