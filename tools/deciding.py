@@ -40,7 +40,8 @@ from evenroll.evaluation.evaluate import evaluate
 from evenroll.evaluation.pairs import Fitted, fitted, side_of, sources_for
 from evenroll.evaluation.race import best
 from evenroll.intervals.independent import Interval
-from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, for_skewness, levels, looks, paired_shares
+from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, for_rare_failures, levels, looks, paired_shares
+from evenroll.intervals.skewed import for_skewness
 
 EFFECTS = (0.25, 0.5, 1.0)
 OTHER_LUCK = 500_000  # is added to the seed of the second of two equal policies
@@ -103,7 +104,7 @@ class Tracks:
         made = Fitted(gaps, fit).at(1.0 - level).interval
         if not isinstance(made, Interval):
             return None
-        made = for_skewness(made, value, n)
+        made = for_rare_failures(made, value, n)
         return made.low, made.high
 
     def verdicts(self, most: int, shift: float, plain: bool = False, alpha: float = 0.05) -> tuple[np.ndarray, np.ndarray]:

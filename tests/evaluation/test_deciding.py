@@ -16,7 +16,7 @@ from evenroll.evaluation.deciding import Looking, Question
 from evenroll.evaluation.difference_result import Difference
 from evenroll.evaluation.pairs import compared, side_of, sources_for
 from evenroll.intervals.independent import Interval
-from evenroll.intervals.sequential import for_skewness, looks
+from evenroll.intervals.sequential import for_rare_failures, looks
 from tests.evaluation.test_pairs import Always, Coin
 
 
@@ -182,5 +182,5 @@ def test_a_look_allows_for_skewness() -> None:
     plain = compared(*(side_of(source, "return", 12) for source in sources), 1.0 - looking.levels[12])
     assert isinstance(plain.interval, Interval)
     assert plain.interval.skewness not in (None, 0.0)
-    found, wider = looking.look(12).found.interval, for_skewness(plain.interval, plain.value, 12)
+    found, wider = looking.look(12).found.interval, for_rare_failures(plain.interval, plain.value, 12)
     assert (found.low, found.high) == (wider.low, wider.high) != (plain.interval.low, plain.interval.high)

@@ -17,12 +17,13 @@ from evenroll.intervals.sequential import (
     SignTest,
     chance_to_decide,
     fixed_size,
-    for_skewness,
+    for_rare_failures,
     levels,
     looks,
     paired_shares,
     spent,
 )
+from evenroll.intervals.skewed import for_skewness, second_order
 
 
 def test_when_to_look() -> None:
@@ -149,14 +150,17 @@ def test_the_interval_of_a_difference_of_rates_covers(rates: tuple[float, float]
     assert held / 4000 > 0.94 - 4 * 0.0038
 
 
-def test_skewness_widens_the_side_of_the_long_tail() -> None:
-    made = Interval(1.0, 4.0, 0.95, "score", skewness=-2.0)
-    wider = for_skewness(made, 2.0, 16)  # 16 · 4 / 16 = 4 times as much in addition
+def test_looks_are_wider_towards_the_long_tail() -> None:
+    made = Interval(1.0, 4.0, 0.95, "t", skewness=-2.0)
+    wider = for_rare_failures(made, 2.0, 16)  # 16 · 4 / 16 = 4 times as much in addition
     assert (wider.low, wider.high) == (-3.0, 4.0)
-    other = for_skewness(replace(made, skewness=2.0), 2.0, 16)
+    other = for_rare_failures(replace(made, skewness=2.0), 2.0, 16)
     assert (other.low, other.high) == (1.0, 12.0)
-    for skewness in (None, 0.0):
-        assert for_skewness(replace(made, skewness=skewness), 2.0, 16) == replace(made, skewness=skewness)
+    once = for_skewness(replace(made, kind="score"), 2.0, 16, second_order(0.95))  # as intervals of balanced data come
+    again = for_rare_failures(once, 2.0, 16)
+    assert (again.low, again.high) == (pytest.approx(-3.0), 4.0)  # and no more than that
+    sure = replace(once, confidence=0.9999)
+    assert for_rare_failures(sure, 2.0, 16) == sure  # one so sure is widened by more than 16 already
 
 
 def test_the_chance_of_a_verdict() -> None:

@@ -27,6 +27,8 @@ class ActionPart:
               a sampler leaves unbalanced are directions that occur seldom, where Â knows least. None: there is no other way
     loose     how unbalanced the scores S are, relative to independent data: the median of S²/Var(S), 0 … 1
     unseen    see `ScoreRegression`
+    inside    gives, for one of the K ways, C of every episode [n] with an Â that was learnt from all episodes, its own
+              among them. None: it is not known
 
     Which of the two means is right depends on how the data was collected. The errors of Â follow the imbalance S of the
     data that it was learnt from. If the folds are independent, `apart` is free of that, because an episode had no part in
@@ -41,10 +43,15 @@ class ActionPart:
     loose: float
     unseen: float
     firm: tuple[int, ...] | None = None
+    inside: Callable[[int], np.ndarray] | None = None
 
     def negative(self) -> ActionPart:
         """The part of the same luck in minus the return, for a difference."""
-        return replace(self, apart=-self.apart, together=lambda way: -self.together(way))
+        inside = self.inside
+        return replace(
+            self, apart=-self.apart, together=lambda way: -self.together(way),
+            inside=None if inside is None else lambda way: -inside(way),
+        )  # fmt: skip
 
 
 class Steps:

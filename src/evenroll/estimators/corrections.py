@@ -10,6 +10,12 @@ episodes, the best of sixteen ways would explain a third of eight episodes' retu
 
 A slope from few episodes is noisy, and is held back (James and Stein 1961): with F = β²ΣC²/s² it is multiplied by
 max(0, 1 − 3/F), and a negative one becomes 0, because luck does not count backwards.
+
+The variance of e is that of a mean whose actions are as lucky as chance makes them: it holds what Â gets wrong, times the
+luck. Balanced data has no such luck, and what Â gets wrong about it costs nothing. So its error is smaller: it is that of the
+best Â that there is. Nobody knows that one, but it lies between two that are known: an Â that was learnt without the episode
+errs more about it, and one that was learnt with it errs less. For least squares with p weights, the two mean squares are
+(1 + p/n) and (1 − p/n) times the best, to first order, and the best is halfway between. That is what `hidden` is for.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from evenroll.estimators.action_part import ActionPart
 from evenroll.estimators.start_part import Starts
 
 HELD = 3.0  # how much slopes are held back; of 1, 3 and 6 it changes nothing at 64 episodes (docs/experiments-intervals.md)
+HALFWAY = 0.5  # where the error of the best Â lies between that of one learnt without an episode and one learnt with it
 FOLDS = 10  # groups of episodes; each is corrected with what the other nine tell; a choice
 MANY, FEW = 1000, 3  # of so many episodes two thirds teach as much as nine tenths, in a third of the time; a choice
 
@@ -37,6 +44,7 @@ class Corrections:
                      always the mean of `actions`)
     by_starts        how much it owes to its starts
     noise            the variance that the mean over the resets has, because they are many, but not all
+    hidden           how much of the variance of what is left is not in the error of the mean, because the data is balanced
     """
 
     actions: np.ndarray
@@ -44,6 +52,7 @@ class Corrections:
     by_actions: float
     by_starts: float
     noise: float
+    hidden: float = 0.0
 
     def left(self, values: np.ndarray) -> np.ndarray:
         return np.asarray(values - self.actions - self.starts)
@@ -81,13 +90,17 @@ def _fold_by_fold(values: np.ndarray, parts: Sequence[ActionPart], starts: Start
         if learnt is not None:
             begun[~others] = learnt.part[~others]
             noise += learnt.noise / (fold.max() + 1)
-    by_actions = 0.0
+    left = values - actions.sum(axis=0) - begun
+    by_actions, hidden = 0.0, 0.0
     everything = np.ones(n, dtype=bool)
     for i, (part, chosen) in enumerate(zip(parts, _ways(values, parts, starts, everything), strict=True)):
-        loose = min(part.loose, 1.0)
-        together = _together(part, chosen) if chosen.slope > 0.0 and loose < 1.0 else 0.0
+        loose, balanced = min(part.loose, 1.0), chosen.slope > 0.0 and part.loose < 1.0
+        together = _together(part, chosen) if balanced else 0.0
         by_actions += loose * float(actions[i].mean()) + (1.0 - loose) * together
-    return Corrections(actions.sum(axis=0), begun, by_actions, float(begun.mean()), noise)
+        if balanced and part.inside is not None:
+            inside = left + actions[i] - chosen.slope * part.inside(chosen.way)
+            hidden += HALFWAY * (1.0 - loose) * max(float(left.var() - inside.var()), 0.0)
+    return Corrections(actions.sum(axis=0), begun, by_actions, float(begun.mean()), noise, hidden)
 
 
 class Chosen(NamedTuple):

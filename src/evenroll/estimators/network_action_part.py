@@ -74,9 +74,13 @@ def network_action_part(steps: Steps, policy: MLP | External) -> list[ActionPart
         weights = fit.weights(None, way // len(RIDGES), way % len(RIDGES))[0, 0]
         return float((weights * S.T).sum()) / steps.n
 
+    def inside(way: int) -> np.ndarray:
+        weights = fit.weights(None, way // len(RIDGES), way % len(RIDGES))[0, 0]
+        return fit.of_episodes(weights)
+
     firm = tuple(way - way % len(RIDGES) + len(RIDGES) - 1 for way in range(aparts[0].shape[1]))
     loose = fit.looseness(S, len(steps.t) / len(part.t))
-    parts = [ActionPart(aparts[0], together, loose, 0.0, firm)]
+    parts = [ActionPart(aparts[0], together, loose, 0.0, firm, inside if part.n == steps.n else None)]
     return parts if len(aparts) == 1 else [*parts, _further_action_part(aparts[1] - aparts[0])]
 
 
@@ -204,6 +208,11 @@ class _Fit:
             gains = np.einsum("ij,ij->i", self.own[mine] @ w.T, self.scores[mine])
             result[:, i] = np.bincount(episode, gains, minlength=steps.n)[k :: steps.folds]
         return result.reshape(-1, *weights.shape[:2])
+
+    def of_episodes(self, weights: np.ndarray) -> np.ndarray:
+        """Σ_t γᵗ Â(s_t, a_t) of every episode [n], for some weights [scores, m]."""
+        gains = np.einsum("ij,ij->i", self.own @ weights.T.astype(np.float32), self.scores)
+        return np.bincount(self.steps.episode[self.order], gains, minlength=self.steps.n)
 
     def looseness(self, S: np.ndarray, times: float) -> float:
         """How unbalanced S = Σ ψ ⊗ score is: the median of its squares along the principal directions of K, relative to K.

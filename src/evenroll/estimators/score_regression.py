@@ -91,7 +91,8 @@ def regress(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | No
 
     The squared error of the mean is Var(e)/n, where e are the values after the corrections, and what the resets leave open.
     Of several ways to correct, the best is made, which flatters a little; Var(e) pays for it with a degree of freedom for
-    every part (tests/estimators/test_corrections.py has the measurement). e are out-of-sample otherwise, n of them.
+    every part (tests/estimators/test_corrections.py has the measurement). e are out-of-sample otherwise, n of them. What
+    balanced data has no luck in is taken off (`corrections.py`, hidden).
     """
     n = len(values)
     if not math.isfinite(float(values.var())):  # the squares overflow
@@ -100,7 +101,7 @@ def regress(values: np.ndarray, parts: Sequence[ActionPart], starts: Starts | No
     left = made.left(values)
     spread = left - left.mean()  # before it is squared: returns may lie far from 0
     variance, imbalance = float(spread @ spread) / (n - 1 - len(parts)), made.by_actions + made.by_starts
-    error = math.sqrt(max(variance, 0.0) / n + made.noise)
+    error = math.sqrt(max(variance - made.hidden, 0.0) / n + made.noise)
     unseen = max((part.unseen for part in parts), default=0.0)
     of_starts = None if starts is None else _share(values - made.actions, left, values)
     return ScoreRegression(

@@ -79,7 +79,7 @@ def table_action_part(steps: Steps, policy: TabularSoftmax) -> ActionPart:
     usual = (expected >= 1.0) & (pi < 1.0)
     loose = median_square((counts - expected)[usual] ** 2 / (expected * (1.0 - pi))[usual])
     unseen = float(expected[lacking].sum()) / steps.n
-    return ActionPart(C[:, None], lambda way: float(together.mean()), loose, unseen)
+    return ActionPart(C[:, None], lambda way: float(together.mean()), loose, unseen, inside=lambda way: together)
 
 
 def _sum(parts: list[Counts]) -> Counts:

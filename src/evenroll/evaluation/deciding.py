@@ -17,7 +17,7 @@ from evenroll.intervals.sequential import (
     HOPELESS,
     SignTest,
     chance_to_decide,
-    for_skewness,
+    for_rare_failures,
     levels,
     looks,
     paired_shares,
@@ -138,7 +138,7 @@ class Looking:
         if isinstance(found.interval, NoInterval):
             return found, None
         pairs = len(sides[0].values)
-        interval = replace(for_skewness(found.interval, found.value, pairs), confidence=self.confidence)
+        interval = replace(for_rare_failures(found.interval, found.value, pairs), confidence=self.confidence)
         verdict = self.question.verdict(interval.low, interval.high)
         if verdict is not None:  # the guard takes its time, so it is asked only when it matters
             for which, side in zip(("first", "second"), sides, strict=True):

@@ -29,6 +29,7 @@ from evenroll.evaluation.result import Evaluation, Quantity
 from evenroll.intervals.balanced import estimate_with_interval
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import as_far_as_seen, within
+from evenroll.intervals.skewed import second_order
 from evenroll.policies import External, Policy
 from evenroll.samplers import Sampler
 
@@ -247,11 +248,17 @@ def report(
 
 
 def _on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
-    """(z σ/h)²: the number of episodes n at which z σ/√n is the half-width h. σ is the returns' standard deviation."""
-    if found.half_width <= 0.0 or not math.isfinite(found.half_width):
+    """(z σ/h)²: the number of episodes n at which z σ/√n is the half-width h. σ is the returns' standard deviation.
+
+    Of an interval that was widened towards a long tail, h is what it had been before: on-policy intervals want it as well.
+    """
+    half = found.half_width
+    if found.skewness and found.kind == "score":
+        half /= 1.0 + second_order(found.confidence) * found.skewness**2 / data.episodes / 2.0
+    if half <= 0.0 or not math.isfinite(half):
         return None
     z = NormalDist().inv_cdf(0.5 + found.confidence / 2)
-    return float((z * data.returns.std(ddof=1) / found.half_width) ** 2)
+    return float((z * data.returns.std(ddof=1) / half) ** 2)
 
 
 def _quantity(value: float, interval: Interval | NoInterval) -> Quantity:

@@ -36,7 +36,7 @@ from evenroll.evaluation.sources import Source
 from evenroll.files.figures import save_figure
 from evenroll.files.pages import save_page
 from evenroll.intervals.independent import NoInterval
-from evenroll.intervals.sequential import FIRST, for_skewness, levels, looks
+from evenroll.intervals.sequential import FIRST, for_rare_failures, levels, looks
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.calls import written_call
 from evenroll.text.numbers import precise
@@ -293,7 +293,7 @@ class _Running:
         all_shown = True
         for name, found in against.items():
             interval = found.interval
-            bounds = None if isinstance(interval, NoInterval) else for_skewness(interval, found.value, n)
+            bounds = None if isinstance(interval, NoInterval) else for_rare_failures(interval, found.value, n)
             if bounds is not None and _strays(sides[name], sides[self.leader]):
                 bounds = None
             worse = bounds is not None and bounds.high < 0.0

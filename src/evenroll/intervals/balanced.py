@@ -7,7 +7,8 @@ distribution. So the half-width h of
     MC ± h:      P(|b + s·T| ≤ h) = confidence
 
 is exact given the imbalance, and never less than |b|. For `score` b = 0, and the interval is value ± t·s. Any other
-estimate e gets |e − score| + t·s, which contains the interval of `score`. Where the regression leaves no residual, s = 0,
+estimate e gets |e − score| + t·s, which contains the interval of `score`. The end towards the long tail of skewed values
+lies a little farther away (`skewed.py`). Where the regression leaves no residual, s = 0,
 the value is known. Then the interval is that value up to rounding, whatever the estimate, and the note says how far off
 the estimate is.
 """
@@ -40,6 +41,7 @@ from evenroll.intervals.outcomes import (
     two_values,
     within,
 )
+from evenroll.intervals.skewed import for_skewness, second_order
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
 
@@ -90,10 +92,11 @@ def balanced_interval(
         seen = "the scores explain every return, so the value is known unless the environment can do what it did not do here"
         notes.append(seen + (f"; {estimator} is off by {off:+.2g}" if off else ""))
     half += ROUNDING * float(np.abs(returns).max())
-    return Interval(
+    made = Interval(
         centre - half, centre + half, confidence, "score", "; ".join(notes) or None, fell_back, exact,
         skewness=None if exact else fit.skewness,
     )  # fmt: skip
+    return for_skewness(made, centre, n, second_order(confidence))
 
 
 def outcomes_interval(

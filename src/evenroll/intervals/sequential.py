@@ -26,11 +26,11 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from evenroll.intervals.independent import Interval
+from evenroll.intervals.skewed import for_skewness, second_order
 
 FIRST = 5  # pairs before the first look
 EVERY = 20  # up to so many pairs there is a look after every pair
@@ -89,19 +89,18 @@ def levels(when: tuple[int, ...], alpha: float) -> tuple[float, ...]:
     return tuple(result)
 
 
-def for_skewness(interval: Interval, value: float, n: int, times: float = SKEWED) -> Interval:
-    """The interval, widened by `times`·γ²/n on the side of the long tail, where γ is the skewness of its values.
+def for_rare_failures(interval: Interval, value: float, n: int) -> Interval:
+    """The interval of a look, so much wider on the side of the long tail that it is SKEWED·γ²/n in all, if it was not yet.
 
     The differences of two equal policies are symmetric. Those of two others need not be: a policy may be a little better
-    most of the time and fail badly once in a while. Few pairs show too few of the failures, and a small spread with them.
-    So it is the end towards the failures that comes out too near.
+    most of the time and fail badly once in a while. A single look allows for that (intervals/skewed.py); whoever looks
+    again and again stops when few failures have been seen.
     """
     if not interval.skewness:
         return interval
-    wider = times * interval.skewness**2 / n
-    if interval.skewness < 0.0:
-        return replace(interval, low=interval.low - wider * max(value - interval.low, 0.0))
-    return replace(interval, high=interval.high + wider * max(interval.high - value, 0.0))
+    square = interval.skewness**2 / n
+    already = 1.0 + second_order(interval.confidence) * square if interval.kind == "score" else 1.0
+    return for_skewness(interval, value, n, max((1.0 + SKEWED * square) / already - 1.0, 0.0) / square)
 
 
 class SignTest:
