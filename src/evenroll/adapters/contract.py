@@ -34,7 +34,10 @@ CHUNKS = (
     "a step is a decision, which is played as up to {0} actions: the steps, the lengths of episodes and the discount are "
     "those of decisions, and the reward of a step is that of its actions, discounted from its first one on"
 )
-COPY_DISAGREES = "the network's compiled copy disagrees with it on observations it met: pass compile=False"
+COPY_DISAGREES = (
+    "the network's compiled copy disagrees with it on observations it met. To run the network itself, pass "
+    "evenroll.adapters.model.as_model(policy, env.observation_space, env.action_space, compile=False) in its place"
+)
 DETERMINISTIC = "the policy is deterministic: there is no action noise to balance, so it was evaluated on-policy"
 
 
