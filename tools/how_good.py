@@ -4,6 +4,7 @@ The policies are partly trained PPO models of Stable-Baselines3.
 
     python tools/how_good.py --tasks CartPole-v1 --episodes 64 --repeats 200 --json how_good.json
     python tools/how_good.py --tasks Pendulum-v1 Reacher-v5 --deterministic
+    python tools/how_good.py --episodes 32 64 256 --keep runs     # keeps what was collected, and looks at it again next time
 
 Var and the truth come from one long on-policy run; the truth is its `score` estimate, whose error is smaller than the
 mean's and is taken off the squared errors. Beside the default estimate stands the plain mean of the same balanced
@@ -19,7 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,12 +32,14 @@ from stable_baselines3 import PPO
 from evenroll.adapters.model import Model, as_model
 from evenroll.adapters.start_seeds import start_seed
 from evenroll.collection.resets import STEPS_PER_RESET
+from evenroll.collection.rollouts import Rollouts
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.estimators import get_estimator
 from evenroll.evaluation.collector import Collector
-from evenroll.evaluation.looking import Look, Seen
+from evenroll.evaluation.looking import Look, Seen, on_policy_episodes
 from evenroll.evaluation.sources import EnvironmentSource
 from evenroll.intervals.independent import Interval, student_quantile
+from evenroll.policies import External, Policy
 
 TASKS = {  # environment: (training steps, γ, on-policy episodes for the truth)
     "CartPole-v1": (6_000, 0.99, 20_000),
@@ -99,13 +102,59 @@ def floor(env: gym.Env, model: Model, gamma: float, starts: int = 200, repeats: 
     return float(max(between, 0.0) / (max(between, 0.0) + within))
 
 
+class Keep:
+    """What was collected, in a directory; without one nothing is kept. Actions and observations are in single precision."""
+
+    COLUMNS = ("returns", "ends", "terminated", "observations", "actions", "rewards", "resets")
+
+    def __init__(self, where: Path | None) -> None:
+        self.where = where
+        if where is not None:
+            where.mkdir(parents=True, exist_ok=True)
+
+    def runs(self, name: str, make: Callable[[], Rollouts], policy: Policy | None) -> Rollouts:
+        """The data of this name, or what `make` collects. A network that runs elsewhere is not kept."""
+        if self.where is None or isinstance(policy, External):
+            return make()
+        path = self.where / f"{name}.npz"
+        if not path.exists():
+            data = make()
+            columns = {x: getattr(data, x) for x in self.COLUMNS if getattr(data, x) is not None}
+            for x in ("observations", "rewards", "resets"):
+                columns[x] = columns[x].astype(np.float32) if x in columns else np.empty(0, np.float32)
+            own, more = data.critic or (np.empty(0), np.empty(0))
+            self._write(path, gamma=data.gamma, steps=data.steps, own=own, more=more, **columns)
+        with np.load(path) as kept:
+            columns = {x: kept[x] for x in self.COLUMNS if len(kept[x])}
+            for x in ("observations", "rewards", "resets"):
+                columns[x] = columns[x].astype(np.float64) if x in columns else None
+            critic = (kept["own"], kept["more"]) if len(kept["own"]) else None
+            return Rollouts(float(kept["gamma"]), int(kept["steps"]), critic=critic, **columns)
+
+    def truth(self, name: str, make: Callable[[], tuple[float, float, np.ndarray]]) -> tuple[float, float, np.ndarray]:
+        if self.where is None:
+            return make()
+        path = self.where / f"{name}.npz"
+        if not path.exists():
+            value, square, returns = make()
+            self._write(path, value=value, square=square, returns=returns)
+        with np.load(path) as kept:
+            return float(kept["value"]), float(kept["square"]), kept["returns"]
+
+    def _write(self, path: Path, **columns: object) -> None:
+        partial = path.with_suffix(".partial.npz")
+        np.savez(partial, **columns)
+        partial.rename(path)
+
+
 def study(
-    task: str, model: PPO, gamma: float, truths: int, sizes: list[int], repeats: int, sampler: str, deterministic: bool
-) -> Iterator[dict]:
+    task: str, model: PPO, gamma: float, truths: int, sizes: list[int], repeats: int, sampler: str, deterministic: bool,
+    keep: Keep, name: str,
+) -> Iterator[dict]:  # fmt: skip
     """A record per size and estimate. Runs go to the largest size; the smaller ones are their beginnings."""
     env = gym.make(task)
     ours = as_model(model, env.observation_space, env.action_space, deterministic=deterministic)
-    value, of_truth, returns = truth(env, ours, gamma, truths, deterministic)
+    value, of_truth, returns = keep.truth(f"{name}-truth-{truths}", lambda: truth(env, ours, gamma, truths, deterministic))
     variance = float(returns.var(ddof=1))
     known = {"task": task, "policy": ours.described, "value": value, "value_se": of_truth**0.5, "variance": variance,
              "repeats": repeats, "sampler": sampler, "floor": None if deterministic else floor(env, ours, gamma),
@@ -116,8 +165,12 @@ def study(
         source = EnvironmentSource(
             env, ours, sampler, gamma=gamma, seed=repeat, horizon=None, initial=None, deterministic=deterministic
         )
-        list(source.collect(max(sizes), None, at_once=True))
-        data = source.rollouts()
+
+        def collected(source: EnvironmentSource = source) -> Rollouts:
+            list(source.collect(max(sizes), None, at_once=True))
+            return source.rollouts()
+
+        data = keep.runs(f"{name}-{sampler}-{max(sizes)}-{repeat}", collected, source.policy)
         for n in sizes:
             part = data.prefix(int(data.ends[n - 1]))
             resets = None if data.resets is None else data.resets[: max(part.steps // STEPS_PER_RESET, 2)]
@@ -127,8 +180,9 @@ def study(
             for name, look in looks.items():
                 found, interval = seen.look(look, 0.95)
                 half = interval.half_width if isinstance(interval, Interval) else np.nan
+                worth = on_policy_episodes(part, interval) if isinstance(interval, Interval) else None
                 covers = isinstance(interval, Interval) and interval.low <= value <= interval.high
-                rows[n, name].append((found - value, half, covers, (1.96 * part.returns.std(ddof=1) / half) ** 2 / n))
+                rows[n, name].append((found - value, half, covers, np.nan if worth is None else worth / n))
     for (n, name), found in rows.items():
         errors, halves, covers, worth = np.array(found).T
         squares = np.square(errors) - of_truth  # the truth has an error of its own
@@ -154,6 +208,7 @@ def main() -> None:
     parser.add_argument("--deterministic", action="store_true", help="the policies' likeliest actions")
     parser.add_argument("--seed", type=int, default=0, help="of the training: another seed is another policy")
     parser.add_argument("--policies", type=Path, default=Path("policies"), help="where trained policies are kept")
+    parser.add_argument("--keep", type=Path, help="where runs and truths are kept, and looked for before any is collected")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=UserWarning)
@@ -166,7 +221,8 @@ def main() -> None:
         with single_threaded_blas():
             for found in study(
                 task, model, gamma, int(truth * arguments.truth), arguments.episodes, arguments.repeats,
-                arguments.sampler, arguments.deterministic,
+                arguments.sampler, arguments.deterministic, Keep(arguments.keep),
+                "-".join([task, *([str(arguments.seed)] * (arguments.seed > 0)), *(["deterministic"] * arguments.deterministic)]),
             ):  # fmt: skip
                 results.append(found)
                 print(

@@ -215,7 +215,7 @@ def report(
             note=None if interval is None else interval.note,
             fallback=interval is not None and interval.fallback,
             exact=interval is not None and interval.exact,
-            on_policy_episodes=None if interval is None else _on_policy_episodes(data, interval),
+            on_policy_episodes=None if interval is None else on_policy_episodes(data, interval),
             episodes=data.episodes,
             steps=data.steps,
             terminated=int(data.terminated.sum()),
@@ -247,7 +247,7 @@ def report(
         )
 
 
-def _on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
+def on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
     """(z σ/h)²: the number of episodes n at which z σ/√n is the half-width h. σ is the returns' standard deviation.
 
     Of an interval that was widened towards a long tail, h is what it had been before: on-policy intervals want it as well.
