@@ -222,7 +222,7 @@ def main() -> None:
             for found in study(
                 task, model, gamma, int(truth * arguments.truth), arguments.episodes, arguments.repeats,
                 arguments.sampler, arguments.deterministic, Keep(arguments.keep),
-                "-".join([task, *([str(arguments.seed)] * (arguments.seed > 0)), *(["deterministic"] * arguments.deterministic)]),
+                f"{task}-{arguments.seed}{'-deterministic' if arguments.deterministic else ''}",
             ):  # fmt: skip
                 results.append(found)
                 print(
