@@ -142,8 +142,9 @@ def test_balanced_luck_costs_no_more_than_the_best_correction_leaves(base_seed: 
     """60 values with noise of variance 1 and 8 kinds of luck, whose worth is learnt by least squares, 300 times.
 
     Learnt without a value, what is left of it has a variance of 1.21 on average, learnt with it 0.85. The variance less
-    what is hidden is 1.03, with a standard error of 0.012. P(false) ≤ 1e-4: it is between 0.98 and 1.08. Catches that
-    nothing is taken off (1.21), or all of it (0.85). Data that is as loose as chance makes it gets nothing.
+    what is hidden, three quarters of the way, is 0.94, with a standard error of 0.012. (Least squares, unlike our Â, is not
+    held back, and halfway would be right: 1.03.) P(false) ≤ 1e-4: it is between 0.89 and 0.99. Catches that nothing is
+    taken off (1.21), half of it, or all of it (0.85). Data that is as loose as chance makes it gets nothing.
     """
     rng = np.random.default_rng(base_seed)
     found = []
@@ -164,4 +165,4 @@ def test_balanced_luck_costs_no_more_than_the_best_correction_leaves(base_seed: 
         found.append((balanced.left(values).var(), balanced.hidden))
     left, hidden = np.mean(found, axis=0)
     assert left > 1.1
-    assert 0.98 < left - hidden < 1.08
+    assert 0.89 < left - hidden < 0.99

@@ -15,7 +15,8 @@ The variance of e is that of a mean whose actions are as lucky as chance makes t
 luck. Balanced data has no such luck, and what Â gets wrong about it costs nothing. So its error is smaller: it is that of the
 best Â that there is. Nobody knows that one, but it lies between two that are known: an Â that was learnt without the episode
 errs more about it, and one that was learnt with it errs less. For least squares with p weights, the two mean squares are
-(1 + p/n) and (1 − p/n) times the best, to first order, and the best is halfway between. That is what `hidden` is for.
+(1 + p/n) and (1 − p/n) times the best, to first order, and the best is halfway between. An Â that is held back, as ours is,
+leaves more of the luck to both, and the best lies nearer to the second (docs/experiments-intervals.md, "What is hidden").
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from evenroll.estimators.action_part import ActionPart
 from evenroll.estimators.start_part import Starts
 
 HELD = 3.0  # how much slopes are held back; of 1, 3 and 6 it changes nothing at 64 episodes (docs/experiments-intervals.md)
-HALFWAY = 0.5  # where the error of the best Â lies between that of one learnt without an episode and one learnt with it
+BETWEEN = 0.75  # where the best Â is taken to lie, from one learnt without an episode (0) to one learnt with it (1)
 FOLDS = 10  # groups of episodes; each is corrected with what the other nine tell; a choice
 MANY, FEW = 1000, 3  # of so many episodes two thirds teach as much as nine tenths, in a third of the time; a choice
 
@@ -99,7 +100,7 @@ def _fold_by_fold(values: np.ndarray, parts: Sequence[ActionPart], starts: Start
         by_actions += loose * float(actions[i].mean()) + (1.0 - loose) * together
         if balanced and part.inside is not None:
             inside = left + actions[i] - chosen.slope * part.inside(chosen.way)
-            hidden += HALFWAY * (1.0 - loose) * max(float(left.var() - inside.var()), 0.0)
+            hidden += BETWEEN * (1.0 - loose) * max(float(left.var() - inside.var()), 0.0)
     return Corrections(actions.sum(axis=0), begun, by_actions, float(begun.mean()), noise, hidden)
 
 
