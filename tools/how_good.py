@@ -149,12 +149,12 @@ class Keep:
 
 def study(
     task: str, model: PPO, gamma: float, truths: int, sizes: list[int], repeats: int, sampler: str, deterministic: bool,
-    keep: Keep, name: str,
+    keep: Keep, kept_as: str,
 ) -> Iterator[dict]:  # fmt: skip
     """A record per size and estimate. Runs go to the largest size; the smaller ones are their beginnings."""
     env = gym.make(task)
     ours = as_model(model, env.observation_space, env.action_space, deterministic=deterministic)
-    value, of_truth, returns = keep.truth(f"{name}-truth-{truths}", lambda: truth(env, ours, gamma, truths, deterministic))
+    value, of_truth, returns = keep.truth(f"{kept_as}-truth-{truths}", lambda: truth(env, ours, gamma, truths, deterministic))
     variance = float(returns.var(ddof=1))
     known = {"task": task, "policy": ours.described, "value": value, "value_se": of_truth**0.5, "variance": variance,
              "repeats": repeats, "sampler": sampler, "floor": None if deterministic else floor(env, ours, gamma),
@@ -170,7 +170,7 @@ def study(
             list(source.collect(max(sizes), None, at_once=True))
             return source.rollouts()
 
-        data = keep.runs(f"{name}-{sampler}-{max(sizes)}-{repeat}", collected, source.policy)
+        data = keep.runs(f"{kept_as}-{sampler}-{max(sizes)}-{repeat}", collected, source.policy)
         for n in sizes:
             part = data.prefix(int(data.ends[n - 1]))
             resets = None if data.resets is None else data.resets[: max(part.steps // STEPS_PER_RESET, 2)]
