@@ -154,7 +154,9 @@ def study(
     """A record per size and estimate. Runs go to the largest size; the smaller ones are their beginnings."""
     env = gym.make(task)
     ours = as_model(model, env.observation_space, env.action_space, deterministic=deterministic)
-    value, of_truth, returns = keep.truth(f"{kept_as}-truth-{truths}", lambda: truth(env, ours, gamma, truths, deterministic))
+    value, of_truth, returns = keep.truth(
+        f"{kept_as}-truth-{truths}", lambda: truth(env, ours, gamma, truths, deterministic)
+    )
     variance = float(returns.var(ddof=1))
     known = {"task": task, "policy": ours.described, "value": value, "value_se": of_truth**0.5, "variance": variance,
              "repeats": repeats, "sampler": sampler, "floor": None if deterministic else floor(env, ours, gamma),
