@@ -67,6 +67,10 @@ class Track(gym.Env):
             return float(self.worth[int(action) - self.action_space.start])
         return float(self.worth @ gym.spaces.flatten(self.action_space, action))
 
+    def rewards(self, batch: Any) -> np.ndarray:
+        """The rewards of a batch of actions."""
+        return _flat(self.action_space, batch) @ self.worth
+
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action), action
         reward = self.reward(action)
@@ -75,6 +79,37 @@ class Track(gym.Env):
         if self.t == self.length:
             self.log.append((self.seen[: self.t], self.played))
         return self.seen[self.t], reward, self.t == self.length, False, {}
+
+
+class Tracks(gym.vector.VectorEnv):
+    """Known tracks side by side, which all take the same step at once. A lane begins anew in the step that ends it."""
+
+    metadata = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(self, kind: Kind, lanes: int) -> None:
+        self.track, self.num_envs = Track(kind, known=True), lanes
+        self.single_observation_space, self.single_action_space = kind.observations, kind.actions
+        self.observation_space, self.action_space = (
+            gym.vector.utils.batch_space(space, lanes) for space in (kind.observations, kind.actions)
+        )
+        self.seen = [repeated(kind.observations, x, lanes) for x in self.track.same[: STEPS + 1]]
+        if kind.masked:
+            self.call = lambda name: [getattr(self.track, name)()] * lanes
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.track.reset()
+        return self.seen[0], {}
+
+    def step(self, actions: Any) -> Any:
+        assert self.action_space.contains(actions), actions
+        rewards = self.track.rewards(actions)
+        self.track.t += 1
+        over = np.full(self.num_envs, self.track.t == STEPS)
+        infos: dict[str, Any] = {}
+        if over.all():
+            infos = {"final_obs": self.seen[STEPS], "final_info": {}}
+            self.track.reset()
+        return self.seen[self.track.t], rewards, over, np.zeros(self.num_envs, dtype=bool), infos
 
 
 def observed(space: gym.Space, seed: int) -> list[Any]:
@@ -86,6 +121,27 @@ def observed(space: gym.Space, seed: int) -> list[Any]:
 def stacked(space: gym.Space, items: list[Any]) -> Any:
     """Observations or actions as a batch of them."""
     return concatenate(space, items, create_empty_array(space, len(items)))
+
+
+def repeated(space: gym.Space, item: Any, n: int) -> Any:
+    """A batch of n times the same."""
+
+    def rows(batch: Any) -> Any:
+        return {key: rows(part) for key, part in batch.items()} if isinstance(batch, dict) else np.repeat(batch, n, axis=0)
+
+    return rows(stacked(space, [item]))
+
+
+def _flat(space: gym.Space, batch: Any) -> np.ndarray:
+    """Gymnasium's `flatten` of every row of a batch: [n, numbers], of a choice a 1 among zeros."""
+    if isinstance(space, gym.spaces.Dict):
+        return np.concatenate([_flat(part, batch[key]) for key, part in space.items()], axis=1)
+    rows = np.asarray(batch)
+    if isinstance(space, gym.spaces.Discrete):
+        return np.eye(int(space.n))[rows.reshape(-1) - int(space.start)]
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        return np.concatenate([np.eye(int(n))[rows[:, i] - int(space.start[i])] for i, n in enumerate(space.nvec)], axis=1)
+    return rows.reshape(len(rows), -1).astype(np.float64)
 
 
 def apart(space: gym.Space, batch: Any) -> list[Any]:
