@@ -81,37 +81,6 @@ class Track(gym.Env):
         return self.seen[self.t], reward, self.t == self.length, False, {}
 
 
-class Tracks(gym.vector.VectorEnv):
-    """Known tracks side by side, which all take the same step at once. A lane begins anew in the step that ends it."""
-
-    metadata = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}  # noqa: RUF012
-
-    def __init__(self, kind: Kind, lanes: int) -> None:
-        self.track, self.num_envs = Track(kind, known=True), lanes
-        self.single_observation_space, self.single_action_space = kind.observations, kind.actions
-        self.observation_space, self.action_space = (
-            gym.vector.utils.batch_space(space, lanes) for space in (kind.observations, kind.actions)
-        )
-        self.seen = [repeated(kind.observations, x, lanes) for x in self.track.same[: STEPS + 1]]
-        if kind.masked:
-            self.call = lambda name: [getattr(self.track, name)()] * lanes
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        self.track.reset()
-        return self.seen[0], {}
-
-    def step(self, actions: Any) -> Any:
-        assert self.action_space.contains(actions), actions
-        rewards = self.track.rewards(actions)
-        self.track.t += 1
-        over = np.full(self.num_envs, self.track.t == STEPS)
-        infos: dict[str, Any] = {}
-        if over.all():
-            infos = {"final_obs": self.seen[STEPS], "final_info": {}}
-            self.track.reset()
-        return self.seen[self.track.t], rewards, over, np.zeros(self.num_envs, dtype=bool), infos
-
-
 def observed(space: gym.Space, seed: int) -> list[Any]:
     """Seven observations that the seed decides."""
     space.seed(seed)
@@ -121,15 +90,6 @@ def observed(space: gym.Space, seed: int) -> list[Any]:
 def stacked(space: gym.Space, items: list[Any]) -> Any:
     """Observations or actions as a batch of them."""
     return concatenate(space, items, create_empty_array(space, len(items)))
-
-
-def repeated(space: gym.Space, item: Any, n: int) -> Any:
-    """A batch of n times the same."""
-
-    def rows(batch: Any) -> Any:
-        return {key: rows(part) for key, part in batch.items()} if isinstance(batch, dict) else np.repeat(batch, n, axis=0)
-
-    return rows(stacked(space, [item]))
 
 
 def _flat(space: gym.Space, batch: Any) -> np.ndarray:

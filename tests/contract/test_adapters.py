@@ -39,7 +39,6 @@ from tests.contract.kinds import (
     Own,
     Several,
     Track,
-    Tracks,
     apart,
     function,
     latent,
@@ -53,13 +52,13 @@ from tests.contract.kinds import (
     one_hot,
     read,
     remembers,
-    repeated,
     says,
     shy,
     squash_function,
     stacked,
 )  # fmt: skip
 from tests.contract.sb3_kinds import sb3_kind
+from tests.contract.tracks import Tracks, repeated
 from tests.helpers import make_mlp
 from tests.torch_helpers import Head, bernoulli, categorical, logits, normal, own_scale
 
