@@ -25,8 +25,9 @@ demo: $(VENV)/.core
 	$(BIN)/evenroll compare gridworld --method os/mc --method bpg/ois --method ros/mc --method auto/mc --method init+auto/mc --plot demo.png
 	$(BIN)/evenroll compare cartpole --method os/mc --method ros/mc --method auto/mc --trials 40 --budget 1024
 
+# Tests start many Pythons. Each would compile all sources anew if the environment kept it from keeping bytecode.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # All tests that leave something to chance, under 50 base seeds: docs/testing.md says how long that takes.
 seeds: $(VENV)/.dev

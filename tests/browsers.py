@@ -37,14 +37,25 @@ def browser() -> str:
 
 
 @contextmanager
-def opened(path: Path, width: int, scheme: str, ready: str = "body") -> Iterator[Any]:
-    """The page in a browser. Whoever opens it learns at the end of errors, and of requests that leave the machine."""
+def started() -> Iterator[Any]:
+    """A browser, in which any number of pages can be opened."""
     executable = browser()
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync.sync_playwright() as p:
-        chrome = p.chromium.launch(executable_path=executable, args=ARGUMENTS)
-        page = chrome.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        errors: list[str] = []
+    with sync.sync_playwright() as playwright:
+        chrome = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
+        yield chrome
+        chrome.close()
+
+
+@contextmanager
+def opened(chrome: Any, path: Path, width: int, scheme: str, ready: str = "body") -> Iterator[Any]:
+    """The page in a new context, which shares nothing with others.
+
+    Whoever opens it learns at the end of errors, and of requests that leave the machine.
+    """
+    context = chrome.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    try:
+        page, errors = context.new_page(), []
         page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda e: errors.append(str(e)))
         page.on("request", lambda r: errors.append(r.url) if r.url.startswith("http") else None)
@@ -52,4 +63,5 @@ def opened(path: Path, width: int, scheme: str, ready: str = "body") -> Iterator
         page.wait_for_selector(ready, timeout=20_000)
         yield page
         assert errors == []
-        chrome.close()
+    finally:
+        context.close()

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.browsers import started
+
 
 def pytest_configure() -> None:
     """Tests send signals to children, which would ignore what we ignore, as a job in the background (nohup, &) does."""
@@ -56,3 +58,11 @@ def ppo() -> Any:
 
     torch.set_num_threads(1)  # small networks: threads only wait for each other
     return PPO("MlpPolicy", "CartPole-v1", n_steps=256, n_epochs=2, seed=0, device="cpu").learn(256)
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Any]:
+    """One browser for a module's tests: to start it takes longer than most of them. It is not kept for all modules, because
+    the event loop that playwright brings runs until it ends."""
+    with started() as browser:
+        yield browser

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import itertools
+import json
+import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -263,5 +268,23 @@ def full_disk() -> Iterator[None]:
 
 
 def command(*arguments: str, cwd=None) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "evenroll", *arguments], capture_output=True, text=True, cwd=cwd)
+    """The command line in a process of its own, which a server forks that has loaded what commands load."""
+    environment = frozenset(item for item in os.environ.items() if item[0] != "PYTEST_CURRENT_TEST")
+    server = _server(environment, resource.getrlimit(resource.RLIMIT_FSIZE))
+    with tempfile.TemporaryDirectory() as place:
+        out, err = Path(place, "out"), Path(place, "err")
+        out.touch(), err.touch()
+        asked = {"arguments": arguments, "cwd": str(Path(cwd or ".").resolve()), "out": str(out), "err": str(err)}
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(["evenroll", *arguments], code, out.read_text(), err.read_text())
+
+
+@functools.cache
+def _server(*inherited: Any) -> subprocess.Popen[str]:
+    """One for each process that tests, and another where what a child would inherit has changed. It ends with its pipe."""
+    words = [sys.executable, "-m", "tests.command_server"]
+    server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    atexit.register(server.communicate)
+    return server

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -13,8 +16,11 @@ def hashed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence((seed, 1, number)).generate_state(1, np.uint32)[0])
 
 
-def test_the_first_seeds_are_what_they_were() -> None:
-    assert [start_seed(3, i) for i in range(100)] == [hashed(3, i) for i in range(100)]
+@pytest.mark.parametrize("seed", [0, 3, 2**32 - 1, 2**32, 2**63 - 1, 2**70, 2**128 + 5])
+def test_the_first_seeds_are_what_they_were(seed: int) -> None:
+    """Those of NumPy, whether they are drawn one by one or many at once, for a seed of any number of words."""
+    assert [start_seed(seed, i) for i in range(600)] == [hashed(seed, i) for i in range(600)]
+    assert start_seed(seed, EARLY - 1) == hashed(seed, EARLY - 1)
 
 
 def test_a_seed_that_was_there_before_is_drawn_again() -> None:
@@ -22,6 +28,34 @@ def test_a_seed_that_was_there_before_is_drawn_again() -> None:
     assert hashed(885, 104) == hashed(885, 349) == start_seed(885, 104)
     assert len({start_seed(885, i) for i in range(350)}) == 350
     assert start_seed(885, 350) == hashed(885, 350)
+
+
+@pytest.mark.parametrize("asked", [[0], [300, 8100], [8191], [5, 261, 8000, 8190]])
+def test_the_early_seeds_do_not_depend_on_what_was_asked_for_first(asked: list[int]) -> None:
+    early = start_seeds._Early(885)
+    for number in asked:
+        early.upto(number)
+    early.upto(EARLY - 1)
+    assert len(early.seeds) == len(early.places) == EARLY
+    assert [early.places[seed] for seed in early.seeds] == list(range(EARLY))
+    assert early.seeds[::97] == [start_seed(885, number) for number in range(0, EARLY, 97)]
+
+
+def test_threads_share_the_seeds_of_a_run() -> None:
+    """Two that draw at the same time would otherwise give one start two seeds."""
+    alone = start_seeds._Early(11)
+    alone.upto(EARLY - 1)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            early = start_seeds._Early(11)
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(early.upto, range(0, EARLY, 63)))
+            early.upto(EARLY - 1)
+            assert early.seeds == alone.seeds
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("seed", [0, 885, 2**70])

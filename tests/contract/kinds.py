@@ -67,6 +67,10 @@ class Track(gym.Env):
             return float(self.worth[int(action) - self.action_space.start])
         return float(self.worth @ gym.spaces.flatten(self.action_space, action))
 
+    def rewards(self, batch: Any) -> np.ndarray:
+        """The rewards of a batch of actions."""
+        return _flat(self.action_space, batch) @ self.worth
+
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action), action
         reward = self.reward(action)
@@ -86,6 +90,18 @@ def observed(space: gym.Space, seed: int) -> list[Any]:
 def stacked(space: gym.Space, items: list[Any]) -> Any:
     """Observations or actions as a batch of them."""
     return concatenate(space, items, create_empty_array(space, len(items)))
+
+
+def _flat(space: gym.Space, batch: Any) -> np.ndarray:
+    """Gymnasium's `flatten` of every row of a batch: [n, numbers], of a choice a 1 among zeros."""
+    if isinstance(space, gym.spaces.Dict):
+        return np.concatenate([_flat(part, batch[key]) for key, part in space.items()], axis=1)
+    rows = np.asarray(batch)
+    if isinstance(space, gym.spaces.Discrete):
+        return np.eye(int(space.n))[rows.reshape(-1) - int(space.start)]
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        return np.concatenate([np.eye(int(n))[rows[:, i] - int(space.start[i])] for i, n in enumerate(space.nvec)], axis=1)
+    return rows.reshape(len(rows), -1).astype(np.float64)
 
 
 def apart(space: gym.Space, batch: Any) -> list[Any]:

@@ -29,6 +29,7 @@ from tests.contract.kinds import (
     FLAGS,
     IMAGES,
     MULTI,
+    ONE_HOT,
     PARTS,
     STATES,
     STEPS,
@@ -57,6 +58,7 @@ from tests.contract.kinds import (
     stacked,
 )  # fmt: skip
 from tests.contract.sb3_kinds import sb3_kind
+from tests.contract.tracks import Tracks, repeated
 from tests.helpers import make_mlp
 from tests.torch_helpers import Head, bernoulli, categorical, logits, normal, own_scale
 
@@ -281,14 +283,14 @@ def their_returns(kind: Kind, own: Own, episodes: int, seed: int) -> np.ndarray:
     for t, x in enumerate(observed(kind.observations, 0)[:STEPS]):
         masks = np.repeat(track.masks[t : t + 1], episodes, axis=0)
         with torch.no_grad():
-            actions, state = own.draw(stacked(kind.observations, [x] * episodes), state, masks)
-        total += [track.reward(action) for action in apart(kind.actions, actions)]
+            actions, state = own.draw(repeated(kind.observations, x, episodes), state, masks)
+        total += track.rewards(actions)
     return total
 
 
 def our_returns(model: Any, kind: Kind, sampler: str, runs: int, episodes: int, seed: int) -> np.ndarray:
     """The returns of every run, [runs, episodes]."""
-    envs, found = vector(kind, True, LANES), []
+    envs, found = Tracks(kind, LANES), []
     for i in range(runs):
         collector = Collector(model, sampler, seed=seed + i, lanes=LANES)
         for _ in collect(collector, envs, episodes=episodes):
@@ -341,3 +343,12 @@ def test_balancing_lowers_the_error(name: str, tmp_path: Path, base_seed: int) -
     model.close()
     ratio = np.square(values - theirs.mean()).mean() / (theirs.var() / episodes)
     assert ratio < 0.6, ratio
+
+
+@pytest.mark.parametrize("space", [DISCRETE, THREE, WIDE, MULTI, FLAGS, ONE_HOT, UNIT, MIXED], ids=str)
+def test_rewards_of_a_batch_are_those_of_its_actions(space: gym.Space) -> None:
+    """`Tracks` and the library's own rollouts take them all at once, `Track` one by one, in Gymnasium's words."""
+    track = Track(Kind(lambda _: (None, None), space), known=True)
+    space.seed(1)
+    actions = [space.sample() for _ in range(20)]
+    np.testing.assert_allclose(track.rewards(stacked(space, actions)), [track.reward(a) for a in actions], rtol=1e-12)

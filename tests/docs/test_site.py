@@ -9,14 +9,13 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
 DESKTOP, PHONE = 1280, 390
@@ -27,44 +26,43 @@ TOO_WIDE = """() => [...document.querySelectorAll("pre, pre > code")]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make docs` builds, in a directory of its own."""
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """What `make docs` builds, in a directory of its own, once for all processes that test."""
     for name in ("mkdocs", "material", "mkdocstrings"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: make docs")
-    place = tmp_path_factory.mktemp("site")
+    base = tmp_path_factory.getbasetemp()
+    place = (base if worker_id == "master" else base.parent) / "site"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"}
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(place)]
-    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
+    with FileLock(f"{place}.lock"):
+        if not (place / "built").exists():
+            built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+            assert built.returncode == 0, built.stdout + built.stderr
+            (place / "built").touch()
     return place
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    executable = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
-    if executable is None:
-        pytest.skip("no chromium here: apt-get install chromium")
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync.sync_playwright() as playwright:
-        chrome = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-        yield chrome
-        chrome.close()
 
 
 def pages(site: Path) -> list[Path]:
     return sorted(path for path in site.glob("*.html") if path.name != "404.html")
 
 
-def opened(browser: Any, width: int, scheme: str = "light", motion: str = "no-preference") -> Any:
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion)
+def opened(chrome: Any, width: int, scheme: str = "light", motion: str = "no-preference") -> Any:
+    context = chrome.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion)
     return context.new_page()
 
 
-@pytest.mark.parametrize("width", [DESKTOP, PHONE])
-def test_no_page_is_too_wide(site: Path, browser: Any, width: int) -> None:
-    """No page scrolls sideways; on a desktop no code block does either. Nothing is fetched, and no script fails."""
-    page, wrong = opened(browser, width), []
+PICTURES = """() => [...document.querySelectorAll("article img")].filter((image) => image.offsetParent !== null)
+    .map((image) => [image.src, image.naturalWidth, getComputedStyle(image).backgroundColor])"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")])
+def test_every_page(site: Path, chrome: Any, width: int, scheme: str) -> None:
+    """No page scrolls sideways; on a desktop no code block does either. Nothing is fetched, and no script fails.
+
+    Every picture that a desktop shows was loaded, and is of this scheme, or lies on a white card.
+    """
+    page, wrong, seen = opened(chrome, width, scheme), [], 0
     page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
     page.on("request", lambda request: None if request.url.startswith("file:") else wrong.append(f"fetched {request.url}"))
     for path in pages(site):
@@ -73,28 +71,17 @@ def test_no_page_is_too_wide(site: Path, browser: Any, width: int) -> None:
             wrong.append(f"{path.name} scrolls sideways")
         if width == DESKTOP:
             wrong += [f"{path.name}: too wide: {text}" for text in page.evaluate(TOO_WIDE)]
+            for source, across, background in page.evaluate(PICTURES):
+                seen += 1
+                if across == 0 or not (f"-{scheme}.svg" in source or background == "rgb(255, 255, 255)"):
+                    wrong.append(f"{path.name}: {source} is {across} wide, on {background}")
     page.context.close()
     assert not wrong, "\n".join(wrong)
+    assert seen >= 6 or width == PHONE
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_suit_the_scheme(site: Path, browser: Any, scheme: str) -> None:
-    """Every picture that is shown was loaded, and is of this scheme, or lies on a white card."""
-    page, seen = opened(browser, DESKTOP, scheme), 0
-    script = """() => [...document.querySelectorAll("article img")].filter((image) => image.offsetParent !== null)
-        .map((image) => [image.src, image.naturalWidth, getComputedStyle(image).backgroundColor])"""
-    for path in pages(site):
-        page.goto(path.as_uri())
-        for source, width, background in page.evaluate(script):
-            seen += 1
-            assert width > 0, source
-            assert f"-{scheme}.svg" in source or background == "rgb(255, 255, 255)", (path.name, source)
-    page.context.close()
-    assert seen >= 6
-
-
-def test_search_works_from_disk(site: Path, browser: Any) -> None:
-    page = opened(browser, DESKTOP)
+def test_search_works_from_disk(site: Path, chrome: Any) -> None:
+    page = opened(chrome, DESKTOP)
     page.goto((site / "index.html").as_uri())
     page.click("input[name=query]")
     page.wait_for_function(  # the index has been read
@@ -107,8 +94,8 @@ def test_search_works_from_disk(site: Path, browser: Any) -> None:
     page.context.close()
 
 
-def test_navigation_is_by_task(site: Path, browser: Any) -> None:
-    page = opened(browser, DESKTOP)
+def test_navigation_is_by_task(site: Path, chrome: Any) -> None:
+    page = opened(chrome, DESKTOP)
     page.goto((site / "index.html").as_uri())
     assert [text.strip() for text in page.locator(".md-tabs__link").all_inner_texts()] == ["Home", *TASKS]
     for link in page.locator(".tasks a").all():
@@ -122,9 +109,9 @@ def counts(page: Any, side: str) -> tuple[int, int]:
     return int(a), int(b)
 
 
-def test_two_action_example(site: Path, browser: Any) -> None:
+def test_two_action_example(site: Path, chrome: Any) -> None:
     """It plays by itself while it can be seen, and both sides have made as many visits as it says."""
-    page = opened(browser, DESKTOP)
+    page = opened(chrome, DESKTOP)
     page.goto((site / "index.html").as_uri())
     page.locator("#two-actions").scroll_into_view_if_needed()
     page.wait_for_function("Number(document.getElementById('two-actions').dataset.visits) > 20", timeout=60_000)
@@ -134,9 +121,9 @@ def test_two_action_example(site: Path, browser: Any) -> None:
     page.context.close()
 
 
-def test_two_action_example_without_motion(site: Path, browser: Any) -> None:
+def test_two_action_example_without_motion(site: Path, chrome: Any) -> None:
     """Who prefers no motion sees whole runs at once. Over many runs one side stays even, the other scatters as √k."""
-    page = opened(browser, DESKTOP, motion="reduce")
+    page = opened(chrome, DESKTOP, motion="reduce")
     page.goto((site / "index.html").as_uri())
     page.wait_for_selector("#two-actions[data-ready=yes]")
     assert not page.locator("[data-do=play]").is_visible()

@@ -24,6 +24,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from evenroll.adapters.model import as_model
 from evenroll.collection.lanes import Lanes
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.seeing import see
@@ -159,9 +160,9 @@ def of_collectors(place: Path) -> Iterator[tuple[str, Entrance]]:
     def first(observation: Any) -> int:
         return 0
 
-    kinds: dict[str, tuple[Any, Any]] = {
+    kinds: dict[str, tuple[Any, Any]] = {  # functions are recognised once, which takes longer than an attack
         "table": (table(), 3), "network": (network(), np.zeros(4)), "gaussian": (network(True), np.zeros(4)),
-        "function": (half, np.zeros(4)), "deterministic": (first, np.zeros(4)),
+        "function": (as_model(half, box, two), np.zeros(4)), "deterministic": (as_model(first, box, two), np.zeros(4)),
     }  # fmt: skip
     for name, (policy, obs) in kinds.items():
         yield f"collector of a {name}: act(x)", (lambda x, p=policy: made(p).act(x), obs)
@@ -361,6 +362,7 @@ def main(chosen: list[str], short: bool) -> None:
             if chosen and not any(word in name for word in chosen):
                 continue
             started = time.perf_counter()
+            gc.freeze()  # what was there before is not looked through again when the garbage of the attacks is collected
             for attack, value in attacks(example):
                 if short and attack not in SHORT:
                     continue

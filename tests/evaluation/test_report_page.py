@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import gymnasium as gym
@@ -209,9 +210,9 @@ def pages(found: evenroll.Evaluation, gap: evenroll.Difference, tmp_path_factory
 
 @pytest.mark.parametrize("name", ["evaluation", "wide", "json", "difference", "wide difference"])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (390, "light"), (1280, "light"), (1280, "dark")])
-def test_the_page_in_a_browser(pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+def test_the_page_in_a_browser(chrome: Any, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     """Nothing sticks out of a phone or of a drawing, text is legible in size and contrast, and dark is dark."""
-    with opened(pages[name], width, scheme) as page:
+    with opened(chrome, pages[name], width, scheme) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(TOO_WIDE) == []
         assert page.evaluate(CLIPPED) == []
@@ -224,8 +225,8 @@ def test_the_page_in_a_browser(pages: dict[str, Path], name: str, width: int, sc
         assert poor == []
 
 
-def test_paper_is_white_and_nothing_is_cut_off(pages: dict[str, Path]) -> None:
-    with opened(pages["difference"], 794, "dark") as page:  # the width of A4
+def test_paper_is_white_and_nothing_is_cut_off(chrome: Any, pages: dict[str, Path]) -> None:
+    with opened(chrome, pages["difference"], 794, "dark") as page:  # the width of A4
         page.emulate_media(media="print", color_scheme="dark")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"

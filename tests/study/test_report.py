@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,8 @@ READY = "html[data-ready=yes]"  # set by the page's script when it has drawn eve
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_the_page_in_a_browser(run: Path, width: int, scheme: str) -> None:
-    with opened(run / "report.html", width, scheme, READY) as page:
+def test_the_page_in_a_browser(chrome: Any, run: Path, width: int, scheme: str) -> None:
+    with opened(chrome, run / "report.html", width, scheme, READY) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out of a phone
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
         assert dark == (scheme == "dark")
@@ -136,10 +137,10 @@ COLOURS = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_text_is_legible_and_colours_are_those_of_ways_to_collect(run: Path, width: int, scheme: str) -> None:
+def test_text_is_legible_and_colours_are_those_of_ways_to_collect(chrome: Any, run: Path, width: int, scheme: str) -> None:
     """No text is smaller than 11 pixels as it is shown, charts stand two in a row at most, actions and verdicts have no
     colour, and every colour that there is belongs to a method."""
-    with opened(run / "report.html", width, scheme, READY) as page:
+    with opened(chrome, run / "report.html", width, scheme, READY) as page:
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         assert page.evaluate(TEXT_SIZES) == []
         assert page.evaluate("document.querySelectorAll('svg text').length") > 100

@@ -9,10 +9,13 @@ gives the seeds, so that any of them is known without those before it.
 from __future__ import annotations
 
 import functools
+import threading
+from typing import Any
 
 import numpy as np
 
-EARLY = 8192  # starts whose seeds are drawn one after the other, about 10 µs each; a choice
+EARLY = 8192  # starts whose seeds are drawn one after the other, a few milliseconds for all of them; a choice
+BLOCK = 256  # seeds that are drawn at once; a choice
 LATER_LANES = 1 << 31  # the first number of the starts of lanes that are reset again
 BITS, MASK = 16, 0xFFFF  # a number of 32 bits as two halves
 ROUNDS = 8  # of the permutation; four make it hard to tell from a random one (Luby and Rackoff, 1988)
@@ -23,19 +26,24 @@ class _Early:
 
     def __init__(self, seed: int) -> None:
         self.seed, self.seeds = seed, list[int]()
+        self.drawing = threading.Lock()  # workers that are threads share a run's seeds
         self.places: dict[int, int] = {}
         self.keys = [int(key) for key in np.random.SeedSequence((seed, 1, 0, 0, 1)).generate_state(ROUNDS, np.uint32)]
 
     def upto(self, number: int) -> None:
-        while len(self.seeds) <= number:
-            place = (self.seed, 1, len(self.seeds))
-            found = _hash(*place)
-            again = 0
-            while found in self.places:
-                again += 1
-                found = _hash(*place, 0, again)
-            self.places[found] = len(self.seeds)
-            self.seeds.append(found)
+        """Draw the seeds up to this number, which is below EARLY, and perhaps some more, but never EARLY or later ones."""
+        if number < len(self.seeds):
+            return
+        with self.drawing:
+            first = len(self.seeds)
+            end = min(max(number + 1, first + BLOCK), EARLY)
+            for place, found in enumerate(_hashes(self.seed, first, end - first), first):
+                again = 0
+                while found in self.places:
+                    again += 1
+                    found = _hash(self.seed, 1, place, 0, again)
+                self.places[found] = place
+                self.seeds.append(found)
 
     def permuted(self, number: int) -> int:
         """Another number of 32 bits for each number of 32 bits (a Feistel network)."""
@@ -49,6 +57,40 @@ class _Early:
 
 def _hash(*place: int) -> int:
     return int(np.random.SeedSequence(place).generate_state(1, np.uint32)[0])
+
+
+def _hashes(seed: int, first: int, count: int) -> list[int]:
+    """_hash(seed, 1, n) for n = first … first + count − 1, below 2³², all at once.
+
+    It is what NumPy's SeedSequence does, whose numbers are promised to stay (O'Neill's `seed_seq_fe`), with an array where
+    the last word is. One of its own for each n takes 10 µs.
+    """
+    low = np.uint32(0xFFFFFFFF)
+    words = [np.uint32(seed >> shift & int(low)) for shift in range(0, max(seed.bit_length(), 1), 32)]
+    entropy: list[Any] = [*words, np.uint32(1), np.arange(first, first + count, dtype=np.uint32)]
+    constant = 0x43B0D7E5
+
+    def hashed(value: Any) -> Any:
+        nonlocal constant
+        value = value ^ np.uint32(constant)
+        constant = constant * 0x931E8875 & int(low)
+        value = value * np.uint32(constant)
+        return value ^ value >> np.uint32(16)
+
+    def mixed(x: Any, y: Any) -> Any:
+        found = np.uint32(0xCA01F9DD) * x - np.uint32(0x4973F715) * y
+        return found ^ found >> np.uint32(16)
+
+    with np.errstate(over="ignore"):  # words of 32 bits are meant to overflow
+        pool = [hashed(entropy[i] if i < len(entropy) else np.uint32(0)) for i in range(4)]
+        for source in range(4):
+            for target in range(4):
+                if source != target:
+                    pool[target] = mixed(pool[target], hashed(pool[source]))
+        for word in entropy[4:]:
+            pool = [mixed(each, hashed(word)) for each in pool]
+        found = (pool[0] ^ np.uint32(0x8B51F9DD)) * np.uint32(0x8B51F9DD * 0x58F38DED & int(low))
+        return (found ^ found >> np.uint32(16)).tolist()
 
 
 _early = functools.lru_cache(maxsize=16)(_Early)
