@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from evenroll.errors import PolicyError
-from evenroll.policies import MLP, TabularSoftmax, epsilon_greedy, load_policy, save_policy
+from evenroll.policies import MLP, TabularSoftmax, epsilon_greedy, load_policy, policy_digest, save_policy
 from tests.helpers import MLP_CASES, make_mlp
 
 
@@ -120,3 +120,15 @@ def test_what_is_no_safetensors_file_is_refused(tmp_path) -> None:
     )
     with pytest.raises(PolicyError, match="not floating point"):
         load_policy(integers)
+
+
+def test_a_table_has_the_same_hash_on_every_processor() -> None:
+    """Probabilities come from exp, whose last bit depends on the processor; a hash of them made stores and shipped values
+    useless on another machine."""
+    policy = TabularSoftmax(np.random.default_rng(0).normal(size=(3, 4)))
+    elsewhere = TabularSoftmax(policy.logits)
+    elsewhere.aux = np.nextafter(policy.aux, 1.0)
+    assert policy_digest(elsewhere) == policy_digest(policy)
+    other = policy.logits.copy()
+    other[0, 0] = np.nextafter(other[0, 0], 9.0)
+    assert policy_digest(TabularSoftmax(other)) != policy_digest(policy)

@@ -12,8 +12,8 @@ A slope from few episodes is noisy, and is held back (James and Stein 1961): wit
 max(0, 1 − 3/F), and a negative one becomes 0, because luck does not count backwards.
 
 The variance of e is that of a mean whose actions are as lucky as chance makes them: it holds what Â gets wrong, times the
-luck. Balanced data has no such luck, and what Â gets wrong about it costs nothing. So its error is smaller: it is that of the
-best Â that there is. Nobody knows that one, but it lies between two that are known: an Â that was learnt without the episode
+luck. Balanced data has no such luck, and what Â gets wrong about it costs nothing. So its error is smaller: that of the best
+Â that there is. Nobody knows that one, but it lies between two that are known: an Â that was learnt without the episode
 errs more about it, and one that was learnt with it errs less. For least squares with p weights, the two mean squares are
 (1 + p/n) and (1 − p/n) times the best, to first order, and the best is halfway between. An Â that is held back, as ours is,
 leaves more of the luck to both, and the best lies nearer to the second (docs/experiments-intervals.md, "What is hidden").

@@ -137,9 +137,13 @@ def save_policy(policy: Policy, path: str | Path) -> None:
 
 
 def policy_digest(policy: Policy) -> str:
-    """A hash of everything that determines the policy's behaviour."""
+    """A hash of everything that determines the policy's behaviour.
+
+    A table's probabilities follow from its logits, and in their last bits from the processor: they are left out, so that
+    the same policy has the same hash everywhere.
+    """
     digest = hashlib.sha256()
-    for array in (policy.dims, policy.theta, policy.aux):
+    for array in (policy.dims, policy.theta) if isinstance(policy, TabularSoftmax) else (policy.dims, policy.theta, policy.aux):
         digest.update(str(array.dtype).encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
