@@ -36,7 +36,7 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.evaluation.spool import Spool
 
 sys.path.insert(0, str(Path(__file__).parent))
-from chaos import cluster, kill
+from chaos import cluster, ended, kill
 
 LIMIT = 1800  # seconds after which a run under fire counts as hanging
 
@@ -84,9 +84,11 @@ def blocks(spool: Path) -> int:
 def fire(what: str, spool: Path, episodes: int, kills: int, every: float, rng: random.Random) -> int:
     """Run one evaluation under fire. Returns how many processes were killed."""
     killed, started = 0, time.monotonic()
-    with cluster(4) if what == "cluster" else contextlib.nullcontext() as machines:
+    drivers: list[subprocess.Popen[bytes]] = []
+    with cluster(4) if what == "cluster" else contextlib.nullcontext() as machines, ended(drivers):
         executor = {"driver": "threads", "workers": "processes"}.get(what) or f"dask://127.0.0.1:{machines.port}"
         process, scheduler_due, due = driver(spool, executor, episodes), what == "cluster", None
+        drivers.append(process)
         while True:
             assert time.monotonic() - started < LIMIT, "the run hangs"
             if process.poll() is not None:
@@ -94,6 +96,7 @@ def fire(what: str, spool: Path, episodes: int, kills: int, every: float, rng: r
                     break
                 assert what == "driver", f"the driver ended with {process.returncode}"
                 process, due = driver(spool, executor, episodes), None
+                drivers.append(process)
             if due is None and blocks(spool):
                 due = time.monotonic() + rng.uniform(0.2, 1.0) * every
             if due is not None and time.monotonic() > due and (killed < kills or what == "cluster"):
