@@ -6,7 +6,7 @@
 Every trial is run with rounds of one block of one episode, which is one balance without delay, and then with each schedule.
 Starts and random streams are numbered by episode, so that all of them meet the same starts, and the ratio of their errors is
 known better than the errors are. Its standard error is a jackknife over trials. `default` is the schedule of
-evaluation/episode_blocks.py. cartpole and cartpole-continuous run in compiled code; the true value is known. On Gymnasium's
+evaluation/episode_blocks.py; `1/8` and `1/4` are the same with larger rounds. cartpole and cartpole-continuous run in compiled code; the true value is known. On Gymnasium's
 tasks the policies are partly trained PPO models (tools/how_good.py), and the truth is the mean of all trials of all
 schedules' score estimates, whose own error is told.
 """
@@ -31,7 +31,7 @@ from evenroll.engine.blas import single_threaded_blas
 from evenroll.engine.random import stream
 from evenroll.estimators.score_regression import score_regression
 from evenroll.evaluation import workers
-from evenroll.evaluation.episode_blocks import ACTIONS, Block, round_after
+from evenroll.evaluation.episode_blocks import ACTIONS, FEWEST, MOST_BLOCKS, Block, round_after
 from evenroll.evaluation.workers import WorkersSource
 from evenroll.samplers.table import get_sampler
 
@@ -47,7 +47,21 @@ def rounds_of(size: int, blocks: int) -> Schedule:
     return after
 
 
+def share(most: float) -> Schedule:
+    """The default's rounds, with another share of the episodes so far that a round may add."""
+
+    def after(episodes: int) -> list[Block]:
+        size = FEWEST
+        while 2 * size <= most * episodes:
+            size *= 2
+        each = size // min(size, MOST_BLOCKS)
+        return [Block(first, each, False) for first in range(episodes, episodes + size, each)]
+
+    return after
+
+
 SCHEDULES: dict[str, Schedule] = {"no delay": rounds_of(1, 1), "default": round_after}
+SCHEDULES |= {"1/8": share(1 / 8), "1/4": share(1 / 4)}
 SCHEDULES |= {f"{size} x {blocks}": rounds_of(size, blocks) for size in (1, 4, 16) for blocks in (2, 8, 32)}
 
 

@@ -13,7 +13,6 @@ dask+unprotected://HOST:PORT  any machine, without a proof: whoever answers at t
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -101,6 +100,8 @@ def _connect(address: str, security: Any) -> Executor:
 
 async def _pass_on(theirs: Any, ours: Future[Any]) -> None:
     """End our future as dask's ends. What is not the work's own error stood between us and its result, which is lost."""
+    import asyncio  # it takes long to import, and dask has done so
+
     try:
         result = await theirs._result()
     except (Exception, asyncio.CancelledError) as error:
