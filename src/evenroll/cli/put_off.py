@@ -1,7 +1,7 @@
 """Modules that a library imports and that nobody uses: they are loaded when somebody does.
 
-SciPy's special functions import all of NumPy's namespace, and with it a compiler of Fortran and a framework for tests. That is
-a quarter of a second of every command, which has no use for either.
+SciPy's special functions import all of NumPy's namespace, and with it a compiler of Fortran and a framework for tests. That
+is a tenth of a second of every command, which has no use for either.
 """
 
 from __future__ import annotations

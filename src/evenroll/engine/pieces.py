@@ -108,6 +108,8 @@ def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: 
             dispatcher._cache = without
             dispatcher.compile(signature)
     dispatcher.disable_compile()
+    if from_python and not all(isinstance(kind, types.Array | types.Number | types.Boolean) for kind in signature.args):
+        return guarded(dispatcher.get_compile_result(signature).entry_point)  # Numba does not know addresses.py by type
     return guarded(dispatcher)
 
 
