@@ -18,6 +18,7 @@ from evenroll.engine.addresses import Addresses, pointers
 from evenroll.engine.pace import Pace
 from evenroll.engine.pieces import compiled, function_at
 from evenroll.engine.random import stream, uniform
+from evenroll.engine.scalars import smaller
 from evenroll.errors import EnvironmentFault, SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import policy_of
@@ -57,8 +58,8 @@ def _run_kernel(
     # What changes every step lives in local variables during a call, and in clock and tally between calls.
     steps, episodes, t, started = clock.steps, clock.episodes, clock.t, clock.started == 1
     first_step, first_episode, horizon = clock.first_step, clock.first_episode, clock.horizon
-    max_steps = min(clock.max_steps, first_step + clock.step_room)
-    max_episodes = min(clock.max_episodes, first_episode + clock.episode_room)
+    max_steps = smaller(clock.max_steps, first_step + clock.step_room)
+    max_episodes = smaller(clock.max_episodes, first_episode + clock.episode_room)
     total, discount, log_weight, gamma = tally.episode_return, tally.discount, tally.log_weight, tally.gamma
     status = FINISHED
     while steps < max_steps and episodes < max_episodes:
