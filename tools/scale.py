@@ -110,7 +110,7 @@ def handing(count: int = 300) -> None:
             print(f"dask, two workers, {size / 1e3:,.0f} kB there and back: {1e3 * each:.1f} ms a block", flush=True)
 
 
-def progress(episodes: int = 1500, repeats: int = 5) -> None:
+def progress(episodes: int = 3000, repeats: int = 7) -> None:
     def run(show: Any) -> float:
         started = time.process_time()
         evenroll.evaluate("CartPole-v1", network(64), episodes=episodes, gamma=0.99, progress=show)
