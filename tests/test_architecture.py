@@ -25,7 +25,6 @@ INSIDE: dict[str, str] = {
     "adapters.model adapters.modules": OPTIONAL,
     "adapters.model adapters.sb3_networks": OPTIONAL,
     "adapters.functions adapters.torch_results": OPTIONAL,
-    "adapters.sb3_zip adapters.torch_copies": OPTIONAL,
     "collection.recorder adapters.ros_through_torch": OPTIONAL,
     "study.bench adapters.torch_copies": OPTIONAL,
 }

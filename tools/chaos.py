@@ -65,6 +65,18 @@ def driver(directory: Path, executor: str, trials: int) -> subprocess.Popen[byte
     return subprocess.Popen([sys.executable, __file__, "--drive", str(directory), executor, "--trials", str(trials)])
 
 
+@contextlib.contextmanager
+def ended(drivers: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Whoever gives up on its drivers, because one hangs or failed, leaves none of them behind."""
+    try:
+        yield
+    finally:
+        for process in drivers:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
 def kill(process: int) -> bool:
     try:
         os.kill(process, signal.SIGKILL)
@@ -92,31 +104,35 @@ def kill_drivers(directory: Path, trials: int, kills: int, rng: random.Random) -
     """How many were killed. A driver lives for a moment or until it has stored a few blocks, whichever it is."""
     done, share = 0, max(len(blocks(trials)) // (kills + 1), 1)
     while True:
-        process = driver(directory, "threads", trials)
-        aim = len(tree(directory)) + rng.randint(0, share)
-        while process.poll() is None and (done == kills or len(tree(directory)) < aim):
-            time.sleep(0.02)
-        time.sleep(rng.uniform(0.0, 0.2))
-        if process.poll() is None and done < kills:
-            done += kill(process.pid)
-            process.wait()
-        elif process.wait() == 0:
-            return done
+        process, started = driver(directory, "threads", trials), time.perf_counter()
+        with ended([process]):
+            aim = len(tree(directory)) + rng.randint(0, share)
+            while process.poll() is None and (done == kills or len(tree(directory)) < aim):
+                assert time.perf_counter() - started < LIMIT, "the run hangs"
+                time.sleep(0.02)
+            time.sleep(rng.uniform(0.0, 0.2))
+            if process.poll() is None and done < kills:
+                done += kill(process.pid)
+                process.wait()
+            elif process.wait(LIMIT) == 0:
+                return done
 
 
 def kill_workers(directory: Path, trials: int, kills: int, rng: random.Random) -> int:
-    done, share = 0, max(len(blocks(trials)) // (kills + 1), 1)
+    done, share, started = 0, max(len(blocks(trials)) // (kills + 1), 1), time.perf_counter()
     process = driver(directory, "processes", trials)
     me = psutil.Process(process.pid)
     aim = rng.randint(1, share)
-    while process.poll() is None:
-        if done < kills and len(tree(directory)) >= aim:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                workers = [p for p in me.children() if "spawn_main" in " ".join(p.cmdline())]
-                if workers:
-                    done += kill(rng.choice(workers).pid)
-                    aim = len(tree(directory)) + rng.randint(1, share)
-        time.sleep(rng.uniform(0.0, 0.1))
+    with ended([process]):
+        while process.poll() is None:
+            assert time.perf_counter() - started < LIMIT, "the run hangs"
+            if done < kills and len(tree(directory)) >= aim:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    workers = [p for p in me.children() if "spawn_main" in " ".join(p.cmdline())]
+                    if workers:
+                        done += kill(rng.choice(workers).pid)
+                        aim = len(tree(directory)) + rng.randint(1, share)
+            time.sleep(rng.uniform(0.0, 0.1))
     assert process.returncode == 0, f"the driver ended with {process.returncode}"
     return done
 
@@ -171,23 +187,24 @@ def fire_at_cluster(directory: Path, trials: int, every: float, rng: random.Rand
     with cluster(4) as machines:
         process = driver(directory, f"dask://127.0.0.1:{machines.port}", trials)
         next_kill = None
-        while process.poll() is None:
-            assert time.perf_counter() - started < LIMIT, "the run hangs"
-            there = len(tree(directory))
-            if there and next_kill is None:
-                next_kill = time.perf_counter() + every
-            if scheduler_due and there >= len(blocks(trials)) // 3:
-                assert machines.scheduler is not None
-                killed += kill(machines.scheduler.pid)
-                machines.scheduler.wait()
-                scheduler_due = False
-            elif next_kill is not None and time.perf_counter() > next_kill and machines.workers:
-                victim = rng.choice(machines.workers)
-                killed += kill(victim.pid)
-                victim.wait()
-                next_kill = time.perf_counter() + rng.uniform(0.5, 1.5) * every
-            machines.tend()
-            time.sleep(0.1)
+        with ended([process]):
+            while process.poll() is None:
+                assert time.perf_counter() - started < LIMIT, "the run hangs"
+                there = len(tree(directory))
+                if there and next_kill is None:
+                    next_kill = time.perf_counter() + every
+                if scheduler_due and there >= len(blocks(trials)) // 3:
+                    assert machines.scheduler is not None
+                    killed += kill(machines.scheduler.pid)
+                    machines.scheduler.wait()
+                    scheduler_due = False
+                elif next_kill is not None and time.perf_counter() > next_kill and machines.workers:
+                    victim = rng.choice(machines.workers)
+                    killed += kill(victim.pid)
+                    victim.wait()
+                    next_kill = time.perf_counter() + rng.uniform(0.5, 1.5) * every
+                machines.tend()
+                time.sleep(0.1)
         assert process.returncode == 0, f"the driver ended with {process.returncode}"
         assert not scheduler_due, "the scheduler was never killed"
     return killed

@@ -7,7 +7,8 @@ An evaluation of `--episodes` episodes, whose simulator takes a while, is first 
 nothing, with a spool:
 
     driver   the driver gets SIGKILL at random moments, and another one goes on with the same spool
-    workers  a random worker process of a running driver gets SIGKILL
+    workers  a random worker process of a running driver gets SIGKILL, a few seconds after the first block since the last
+             one: workers that die five times without a block between them end the run, as they should
     cluster  of a dask scheduler with 4 workers, one is killed every few seconds, and the scheduler once
 
 After each, the files of the spool and the result have the bytes of the undisturbed run. No episode that was once in the
@@ -36,7 +37,7 @@ from evenroll.domains.catalogue import get_domain
 from evenroll.evaluation.spool import Spool
 
 sys.path.insert(0, str(Path(__file__).parent))
-from chaos import cluster, kill
+from chaos import cluster, ended, kill
 
 LIMIT = 1800  # seconds after which a run under fire counts as hanging
 
@@ -84,9 +85,12 @@ def blocks(spool: Path) -> int:
 def fire(what: str, spool: Path, episodes: int, kills: int, every: float, rng: random.Random) -> int:
     """Run one evaluation under fire. Returns how many processes were killed."""
     killed, started = 0, time.monotonic()
-    with cluster(4) if what == "cluster" else contextlib.nullcontext() as machines:
+    drivers: list[subprocess.Popen[bytes]] = []
+    with cluster(4) if what == "cluster" else contextlib.nullcontext() as machines, ended(drivers):
         executor = {"driver": "threads", "workers": "processes"}.get(what) or f"dask://127.0.0.1:{machines.port}"
         process, scheduler_due, due = driver(spool, executor, episodes), what == "cluster", None
+        drivers.append(process)
+        seen = 0  # blocks that were there at the last kill of a process
         while True:
             assert time.monotonic() - started < LIMIT, "the run hangs"
             if process.poll() is not None:
@@ -94,7 +98,8 @@ def fire(what: str, spool: Path, episodes: int, kills: int, every: float, rng: r
                     break
                 assert what == "driver", f"the driver ended with {process.returncode}"
                 process, due = driver(spool, executor, episodes), None
-            if due is None and blocks(spool):
+                drivers.append(process)
+            if due is None and blocks(spool) > seen:
                 due = time.monotonic() + rng.uniform(0.2, 1.0) * every
             if due is not None and time.monotonic() > due and (killed < kills or what == "cluster"):
                 due = time.monotonic() + rng.uniform(0.5, 1.5) * every
@@ -103,7 +108,8 @@ def fire(what: str, spool: Path, episodes: int, kills: int, every: float, rng: r
                 elif what == "workers":
                     children = psutil.Process(process.pid).children()
                     victims = [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
-                    killed += kill(rng.choice(victims)) if victims else 0
+                    if victims:
+                        killed, due, seen = killed + kill(rng.choice(victims)), None, blocks(spool)
                 elif scheduler_due and blocks(spool) > episodes // 3 and machines.scheduler is not None:
                     killed, scheduler_due = killed + kill(machines.scheduler.pid), False
                     machines.scheduler.wait()

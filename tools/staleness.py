@@ -6,9 +6,9 @@
 Every trial is run with rounds of one block of one episode, which is one balance without delay, and then with each schedule.
 Starts and random streams are numbered by episode, so that all of them meet the same starts, and the ratio of their errors is
 known better than the errors are. Its standard error is a jackknife over trials. `default` is the schedule of
-evaluation/episode_blocks.py. cartpole and cartpole-continuous run in compiled code; the true value is known. On Gymnasium's
-tasks the policies are partly trained PPO models (tools/how_good.py), and the truth is the mean of all trials of all
-schedules' score estimates, whose own error is told.
+evaluation/episode_blocks.py; `1/32`, `1/8` and `1/4` are the same with other rounds. cartpole and cartpole-continuous run in
+compiled code; the true value is known. On Gymnasium's tasks the policies are partly trained PPO models (tools/how_good.py),
+and the truth is the mean of all trials of all schedules' score estimates, whose own error is told.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evenroll.engine.blas import single_threaded_blas
 from evenroll.engine.random import stream
 from evenroll.estimators.score_regression import score_regression
 from evenroll.evaluation import workers
-from evenroll.evaluation.episode_blocks import ACTIONS, Block, round_after
+from evenroll.evaluation.episode_blocks import ACTIONS, FEWEST, MOST_BLOCKS, Block, round_after
 from evenroll.evaluation.workers import WorkersSource
 from evenroll.samplers.table import get_sampler
 
@@ -47,7 +47,21 @@ def rounds_of(size: int, blocks: int) -> Schedule:
     return after
 
 
+def share(most: float) -> Schedule:
+    """The default's rounds, with another share of the episodes so far that a round may add."""
+
+    def after(episodes: int) -> list[Block]:
+        size = FEWEST
+        while 2 * size <= most * episodes:
+            size *= 2
+        each = size // min(size, MOST_BLOCKS)
+        return [Block(first, each, False) for first in range(episodes, episodes + size, each)]
+
+    return after
+
+
 SCHEDULES: dict[str, Schedule] = {"no delay": rounds_of(1, 1), "default": round_after}
+SCHEDULES |= {"1/32": share(1 / 32), "1/8": share(1 / 8), "1/4": share(1 / 4)}
 SCHEDULES |= {f"{size} x {blocks}": rounds_of(size, blocks) for size in (1, 4, 16) for blocks in (2, 8, 32)}
 
 
@@ -91,7 +105,7 @@ def through_gymnasium(name: str, model: Path, sampler: str, schedule: Schedule, 
         source.close()
 
 
-def estimates(task: str, sampler: str, schedule: Schedule, episodes: int, trials: int, where: Path) -> np.ndarray:
+def estimates(task: str, sampler: str, schedule: Schedule, episodes: int, trials: range, where: Path) -> np.ndarray:
     """[trials, 2]: the plain mean, and the score estimate."""
     found = []
     policy = get_domain(task).policy() if task in DOMAINS else None
@@ -101,7 +115,7 @@ def estimates(task: str, sampler: str, schedule: Schedule, episodes: int, trials
 
         env = gym.make(task)
         policy = as_model(str(model), env.observation_space, env.action_space).engine
-    for trial in range(trials):
+    for trial in trials:
         if task in DOMAINS:
             data = in_compiled_code(task, sampler, schedule, episodes, (2026, trial))
         else:
@@ -124,12 +138,13 @@ def main() -> None:
     parser.add_argument("--episodes", nargs="+", type=int, default=[64, 512])
     parser.add_argument("--schedules", nargs="+", default=list(SCHEDULES), choices=list(SCHEDULES))
     parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="the first trial's number, to add to another run")
     parser.add_argument("--sampler", default="auto")
     parser.add_argument("--models", type=Path, default=Path("build/how_good"), help="where PPO models are kept")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = []
+    rows, numbers = [], range(given.first, given.first + given.trials)
     for task in given.tasks:
         if task in GYMNASIUM:
             from how_good import trained
@@ -141,7 +156,7 @@ def main() -> None:
             for name in ("no delay", *(s for s in given.schedules if s != "no delay")):
                 started = time.perf_counter()
                 with single_threaded_blas():
-                    found[name] = estimates(task, given.sampler, SCHEDULES[name], episodes, given.trials, given.models)
+                    found[name] = estimates(task, given.sampler, SCHEDULES[name], episodes, numbers, given.models)
                 known = get_domain(task).known_truth(get_domain(task).policy()) if task in DOMAINS else None
                 truth = float(np.concatenate(list(found.values()))[:, 1].mean()) if known is None else known.value
                 row = {"task": task, "episodes": episodes, "schedule": name, "trials": given.trials}

@@ -11,12 +11,15 @@ give the same bytes. What was not measured is how long processes take to start: 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import time
 import warnings
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import psutil
 
 import evenroll
 from evenroll.evaluation.workers import WorkersSource
@@ -56,11 +59,24 @@ def seconds(env: str, executor: str, workers: int, episodes: int) -> tuple[float
     source = WorkersSource(env, policy(), workers=workers, executor=executor, resets=0)
     try:
         list(source.collect(2, None, at_once=True))
-        started = time.perf_counter()
+        started, before = time.perf_counter(), processor_seconds()
         list(source.collect(episodes, None, at_once=True))
-        return time.perf_counter() - started, source.rollouts().returns
+        took = time.perf_counter() - started
+        spent = {who: round(used - before.get(who, 0.0), 1) for who, used in processor_seconds().items()}
+        driver, own = spent.pop(os.getpid()), list(spent.values())
+        print(f"  {workers} {executor}: {took:.1f} s; the driver used {driver} s of processor, processes {own}", flush=True)
+        return took, source.rollouts().returns
     finally:
         source.close()
+
+
+def processor_seconds() -> dict[int, float]:
+    """What this process and those that it has started have used. On a busy machine this tells more than the clock does."""
+    found = {}
+    for process in (psutil.Process(), *psutil.Process().children()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found[process.pid] = sum(process.cpu_times()[:2])
+    return found
 
 
 def compare(env: str, executor: str, workers: int, episodes: int, wanted: float) -> bool:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +24,7 @@ from evenroll.adapters.model import as_model
 from evenroll.adapters.sb3_zip import load_sb3
 from evenroll.errors import PolicyError
 from evenroll.evaluation.collector import Collector
+from evenroll.files.inert_pickle import described
 from evenroll.policies import MLP, External
 
 
@@ -163,3 +169,54 @@ def test_as_many_members_as_are_allowed_are_read(tmp_path, ppo: PPO, monkeypatch
         monkeypatch.setattr(sb3_zip, "MOST_MEMBERS", len(archive.namelist()) - 1)
         with pytest.raises(PolicyError, match="too many members"):
             sb3_zip._check_members(archive)
+
+
+def _saved(tensors: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(tensors, file)
+    return file.getvalue()
+
+
+def test_tensors_are_what_torch_reads() -> None:
+    """Also those that share a storage, begin in the midst of it, or run through it in another order."""
+    whole = torch.arange(12, dtype=torch.float32).reshape(3, 4) / 7
+    tensors = {
+        "whole": whole, "transposed": whole.T, "a row": whole[1], "a column": whole[:, 2], "a number": whole[2, 3],
+        "doubles": torch.linspace(0.0, 1.0, 5, dtype=torch.float64), "longs": torch.tensor([3, -4]),
+        "none": torch.zeros(0, 3), "repeated": torch.tensor([0.3]).expand(4),
+    }  # fmt: skip
+    for given in (tensors, OrderedDict(tensors)):
+        found = sb3_zip._tensors(_saved(given))
+        assert list(found) == list(tensors)
+        for name, tensor in tensors.items():
+            assert found[name].dtype == np.float64
+            np.testing.assert_array_equal(found[name], tensor.double().numpy())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"sizes": (4, 4)}, {"offset": 1}, {"strides": (5, 1)}, {"sizes": (3, -4)}, {"sizes": (3,)}, {"strides": (-4, 1)}],
+)
+def test_tensors_do_not_reach_beyond_their_storage(change: dict[str, Any]) -> None:
+    data = _saved({"whole": torch.zeros(3, 4)})
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        folder = archive.namelist()[0].partition("/")[0] + "/"
+        call = described(archive.read(f"{folder}data.pkl"), outside=True)["whole"]
+        storage, offset, sizes, strides, *rest = call.arguments
+        assert sb3_zip._tensor(archive, folder, call, 12).shape == (3, 4)
+        told = {"offset": offset, "sizes": sizes, "strides": strides} | change
+        call.arguments = (storage, told["offset"], told["sizes"], told["strides"], *rest)
+        with pytest.raises(ValueError, match=r"larger than its storage|more numbers|no number of bytes"):
+            sb3_zip._tensor(archive, folder, call, 12)
+        call.arguments = (storage, offset, sizes, strides, *rest)
+        with pytest.raises(ValueError, match="more numbers than bytes"):
+            sb3_zip._tensor(archive, folder, call, 11)
+
+
+def test_a_plain_network_is_read_without_torch(tmp_path: Path) -> None:
+    """Importing torch takes longer than all else that a short evaluation does."""
+    path = tmp_path / "model.zip"
+    PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device="cpu").save(path)
+    code = f"import sys, evenroll; print(type(evenroll.load_sb3({str(path)!r})).__name__, 'torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout == "MLP False\n"

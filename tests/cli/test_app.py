@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import evenroll.cli.app as app_module
 from evenroll.cli.app import app
 from evenroll.errors import EvenrollError
 from evenroll.policies import TabularSoftmax, save_policy
@@ -65,3 +66,13 @@ def test_help_has_examples() -> None:
 def test_what_cannot_be_is_refused_before_anything_runs(arguments: list[str]) -> None:
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, EvenrollError)
+
+
+def test_a_command_is_read_alone_and_what_is_none_is_told_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """typer reads the options of every command that it has, which takes a tenth of a second."""
+    monkeypatch.delenv("_EVENROLL_COMPLETE", raising=False)
+    assert [command.callback.__name__ for command in app_module.only("gate").registered_commands] == ["gate"]
+    assert len(app_module.only("gat").registered_commands) == len(app_module.COMMANDS)
+    assert len(app_module.only("--help").registered_commands) == len(app_module.app.registered_commands)
+    monkeypatch.setenv("_EVENROLL_COMPLETE", "complete_bash")
+    assert len(app_module.only("gate").registered_commands) == len(app_module.COMMANDS)

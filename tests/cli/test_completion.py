@@ -40,3 +40,9 @@ def test_the_shell_is_offered_it(words: str, offered: str) -> None:
     code = "import sys; sys.argv = ['evenroll']; from evenroll.cli.app import app; app(prog_name='evenroll')"
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert offered in run.stdout, run.stderr
+
+
+def test_the_answer_to_a_shell_is_all_that_is_printed() -> None:
+    environment = {**os.environ, "_EVENROLL_COMPLETE": "complete_bash", "COMP_WORDS": "evenroll ev", "COMP_CWORD": "1"}
+    run = subprocess.run([sys.executable, "-m", "evenroll"], env=environment, capture_output=True, text=True)
+    assert (run.stdout.split(), run.stderr, run.returncode) == (["evaluate"], "", 0)

@@ -83,3 +83,19 @@ def test_misspelt_names_and_parameters_are_answered() -> None:
         get_domain("gridworld:nois=1")
     with pytest.raises(SpecError, match=r"unknown parameter 'x'; known: none"):
         get_domain("cartpole-continuous:x=1")
+
+
+@pytest.mark.parametrize("order", ["import evenroll, gymnasium", "import gymnasium, evenroll"])
+def test_gymnasium_knows_the_domains_whichever_is_imported_first(order: str) -> None:
+    """`import evenroll` does not import Gymnasium, which takes most of the time that it used to take."""
+    code = (
+        "import sys, importlib.util\n"
+        "importlib.util.find_spec('gymnasium')  # who only asks where it is has not imported it\n"
+        f"{order.partition(',')[0]}\n"
+        "assert 'evenroll' not in sys.modules or 'gymnasium' not in sys.modules and 'numpy' not in sys.modules\n"
+        f"importlib.util.find_spec('gymnasium')\n"
+        f"{order}\n"
+        "assert gymnasium.spec('evenroll/CartPole-v0').max_episode_steps == 200\n"
+        "assert not [finder for finder in sys.meta_path if type(finder).__module__.startswith('evenroll')]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,10 +7,12 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,6 +118,38 @@ def test_work_is_done_by_a_cluster_of_our_own(tmp_path: Path, monkeypatch: pytes
     security = certificate(tmp_path / "ours")
     with scheduler(security, workers=1) as port:
         assert in_order(square, [2, 3], dask_pool(f"tls://127.0.0.1:{port}", security=security)) == [4, 9]
+
+
+def test_work_is_done_again_if_the_scheduler_dies_while_its_result_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dask's own executor drops the exception that this raises, and whoever waits for the result waits for ever."""
+    from distributed import Client
+
+    from tools.chaos import cluster
+
+    monkeypatch.setattr(dask_cluster, "CONNECT", 60.0)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, sys.path)]))
+    fetch, killed, found = Client._gather_remote, threading.Event(), list[int]()
+    with cluster(1) as machines:
+
+        async def fetch_from_the_dead(*arguments: Any) -> Any:
+            if not killed.is_set():
+                assert machines.scheduler is not None
+                machines.scheduler.kill()
+                machines.scheduler.wait()
+                killed.set()
+            return await fetch(*arguments)
+
+        monkeypatch.setattr(Client, "_gather_remote", fetch_from_the_dead)
+        pool = get_pool(f"dask://127.0.0.1:{machines.port}")
+        driver = threading.Thread(target=lambda: found.extend(in_order(square, [2], pool)), daemon=True)
+        driver.start()
+        assert killed.wait(60.0)
+        for _ in range(300):
+            if not driver.is_alive():
+                break
+            machines.tend()  # the worker ends when it has lost its scheduler
+            driver.join(0.2)
+        assert found == [4]
 
 
 def test_an_event_loop_that_starts_late_is_tried_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -146,6 +147,17 @@ def test_chaos_short() -> None:
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("16 of 16 trials, bytes equal, 0 blocks computed again") == 3
+
+
+def test_chaos_leaves_no_driver_behind_when_it_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that hangs would hold the pipes of whoever waits for chaos, and that one would wait, too."""
+    chaos = pytest.importorskip("tools.chaos")
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+    monkeypatch.setattr(chaos, "driver", lambda *_: process)
+    monkeypatch.setattr(chaos, "LIMIT", 0.1)
+    with pytest.raises(AssertionError, match="hangs"):
+        chaos.kill_workers(tmp_path, 2, 1, random.Random(0))
+    assert process.poll() is not None
 
 
 def test_threads_do_not_outlive_the_work() -> None:

@@ -8,8 +8,10 @@ should.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import itertools
+import math
 import mmap
 import pickletools
 import re
@@ -21,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from evenroll.adapters.sb3_saved import SavedModel, kind_of
-from evenroll.errors import PolicyError
+from evenroll.errors import DataError, PolicyError
+from evenroll.files.inert_pickle import OUTSIDE, described
 from evenroll.files.safe_files import check_file, read_json
 from evenroll.text.numbers import first_line
 
@@ -51,6 +54,7 @@ GLOBALS = {
     "torch DoubleStorage",
     "torch LongStorage",
 }
+STORAGES = {"torch FloatStorage": "<f4", "torch DoubleStorage": "<f8", "torch LongStorage": "<i8"}
 # The operations of which torch makes the description of named tensors.
 OPERATIONS = {
     "PROTO", "FRAME", "STOP", "MARK", "GLOBAL", "REDUCE", "BUILD", "BINPERSID", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET",
@@ -66,7 +70,10 @@ def load_sb3(path: str | Path) -> Any:
     path = Path(path)
     try:
         saved = _load(path)
-        return saved.compiled() or saved
+        network = saved.compiled()
+        if network is None and importlib.util.find_spec("torch") is None:
+            raise PolicyError("its network is no plain MLP, and needs torch: pip install 'evenroll[torch]'")
+        return network or saved
     except PolicyError as error:
         raise PolicyError(f"{path.name}: {error}") from None
 
@@ -124,23 +131,52 @@ def _member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
 
 
 def _tensors(data: bytes) -> dict[str, np.ndarray]:
-    try:
-        from evenroll.adapters.torch_copies import load_tensors
-    except ImportError:
-        raise PolicyError("reading a Stable-Baselines3 zip needs torch: pip install 'evenroll[torch]'") from None
+    """The named tensors of a .pth file, in double precision. They are read here, because importing torch takes a second."""
     try:
         _check_directory(data)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             _check_members(archive)
             if any(m.compress_type != zipfile.ZIP_STORED or m.file_size > len(data) for m in archive.infolist()):
                 raise PolicyError("policy.pth is compressed, which torch does not do")
-            (described,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
-            if described.file_size > DESCRIPTION:
+            (file,) = (m for m in archive.infolist() if m.filename.endswith("/data.pkl"))
+            if file.file_size > DESCRIPTION:
                 raise PolicyError(f"its tensors cannot be read (described in more than {DESCRIPTION >> 20} MiB)")
-            _check_globals(archive.read(described))
-    except UNREADABLE as error:
+            pickled = archive.read(file)
+            _check_globals(pickled)
+            folder = file.filename.removesuffix("data.pkl")
+            if f"{folder}byteorder" in archive.namelist() and archive.read(f"{folder}byteorder") != b"little":
+                raise PolicyError("its tensors cannot be read (their bytes are in the other order)")
+            tensors: dict[str, np.ndarray] = {}
+            room = len(data)  # a file may have one number fill a huge tensor, but not here
+            named = described(pickled, outside=True)
+            for name, call in list(named.items()) if isinstance(named, dict) else named.items:
+                tensors[str(name)] = _tensor(archive, folder, call, room)
+                room -= tensors[str(name)].size
+            return tensors
+    except (*UNREADABLE, DataError, AttributeError, TypeError) as error:
         raise PolicyError(f"its tensors cannot be read ({first_line(error)})") from None
-    return load_tensors(data)
+
+
+def _tensor(archive: zipfile.ZipFile, folder: str, call: Any, room: int) -> np.ndarray:
+    """A tensor from its description: (storage, offset, sizes, strides, …). It has at most `room` numbers."""
+    if call.name != "torch._utils _rebuild_tensor_v2":
+        raise ValueError("not all of them are tensors")
+    storage, offset, sizes, strides, *_ = call.arguments
+    if storage.name != OUTSIDE:
+        raise ValueError("a tensor has no storage")
+    _, kind, key, _, count = storage.arguments
+    if not all(type(n) is int and 0 <= n <= LARGEST for n in (offset, count, *sizes, *strides)):
+        raise ValueError("a size is no number of bytes")
+    if len(sizes) != len(strides) or math.prod(sizes) > room:
+        raise ValueError("more numbers than bytes")
+    numbers = np.frombuffer(archive.read(f"{folder}data/{key}"), STORAGES[kind.name])
+    last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    if len(numbers) != count or (0 not in sizes and last >= count):
+        raise ValueError("a tensor is larger than its storage")
+    if 0 in sizes:
+        return np.zeros(sizes)
+    steps = [stride * numbers.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(numbers[offset:], sizes, steps, writeable=False).astype(np.float64)
 
 
 def _check_globals(pickled: bytes) -> None:

@@ -1,8 +1,7 @@
-"""Torch modules made from our policies, and from the tensors of a saved model."""
+"""Torch modules made from our policies."""
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -69,14 +68,3 @@ def to_torch(policy: Policy) -> torch.nn.Module:
     if isinstance(policy, MLP):
         return _Network(policy)
     raise PolicyError(f"no torch version of a policy of type {type(policy).__name__}")
-
-
-def load_tensors(data: bytes) -> dict[str, np.ndarray]:
-    """The named tensors of a .pth file. `weights_only` ensures that nothing in the file is executed."""
-    try:
-        tensors = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        if sum(tensor.numel() for tensor in tensors.values()) > len(data):  # a file may have one number fill a huge tensor
-            raise ValueError("more numbers than bytes")
-        return {str(name): tensor.double().numpy() for name, tensor in tensors.items()}
-    except Exception as error:  # whatever a damaged or malicious file makes torch raise
-        raise PolicyError(f"its tensors cannot be read ({type(error).__name__})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import signal
@@ -20,6 +21,7 @@ from evenroll.cli.deciding import best, difference, gate
 from evenroll.cli.evaluate import evaluate
 from evenroll.cli.leaderboard import leaderboard
 from evenroll.cli.plan import plan
+from evenroll.cli.put_off import put_off
 from evenroll.cli.reproduce import reproduce, results
 from evenroll.cli.signals import exit_at_once, exit_code, leave_if_interrupted
 from evenroll.cli.study import bench, compare, train, value
@@ -86,6 +88,7 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
+        put_off()
         try:
             command(*arguments, **options)
         except KeyboardInterrupt as stop:
@@ -113,17 +116,37 @@ def root(
     pass
 
 
+def only(word: str) -> typer.Typer:
+    """The app with the command of this name alone, because typer reads all options of all commands that there are.
+
+    If there is none of this name, or if a shell asks for completions, it is the whole app.
+    """
+    named = [] if "_EVENROLL_COMPLETE" in os.environ else [c for c in app.registered_commands if _name(c) == word]
+    alone = copy.copy(app)
+    alone.registered_commands = named or app.registered_commands
+    return alone
+
+
+def _name(command: Any) -> str:
+    return command.name or command.callback.__name__
+
+
 def main() -> None:
     """Run the command line. A user's mistake becomes one line on standard error and exit code 2 (see docs/cli.md)."""
     exit_at_once()
+    # With colorama installed, Numba spends 4 % of its time on colours for errors that never come.
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     code: Any = 0
     warnings.showwarning = tell_warning
     when_compiling(lambda: err.print(COMPILING, soft_wrap=True))
     try:
-        code = app(sys.argv[1:] or ["--help"], "evenroll", standalone_mode=False)
+        words = sys.argv[1:] or ["--help"]
+        code = only(words[0])(words, "evenroll", standalone_mode=False)
     except SystemExit as left:  # ours come as a return value
         if isinstance(left.__context__, BrokenPipeError):  # whoever reads our help (head, less) has seen enough
             os._exit(128 + signal.SIGPIPE)
+        if "_EVENROLL_COMPLETE" in os.environ:  # typer has answered a shell, and leaves in this way
+            raise
         refuse(f"something that was run (an environment, a policy, a module of yours) called sys.exit({left.code!r})")
     except (EvenrollError, OSError) as error:
         refuse(str(error))

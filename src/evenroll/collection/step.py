@@ -13,6 +13,7 @@ from numba import int64
 from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Ints
 from evenroll.engine.random import uniform
+from evenroll.engine.scalars import larger
 from evenroll.engine.views import Fields
 from evenroll.policies.interface import PolicyView, log_prob, policy_arrays
 from evenroll.samplers.interface import SamplerView, sampler_arrays
@@ -75,5 +76,5 @@ def choose_and_watch(
         tally.watched += 1.0
         tally.log_ratio += ratio
         tally.log_ratio_squared += ratio * ratio
-        tally.largest = max(tally.largest, abs(ratio))
+        tally.largest = larger(tally.largest, abs(ratio))
     return log_e, log_b

@@ -8,15 +8,17 @@ import time
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, types, uint64
+from numba import float64, int64, uint64
 
 from evenroll.collection.balance import Balance, Divergence
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.step import WATCH_EVERY, Clock, Tally, choose_and_watch, sampling_types
 from evenroll.domains.environment import RESET, STEP, Environment, EnvironmentCode, EnvironmentSizes
+from evenroll.engine.addresses import Addresses, pointers
 from evenroll.engine.pace import Pace
-from evenroll.engine.pieces import compiled, function_at, pointer
+from evenroll.engine.pieces import compiled, function_at
 from evenroll.engine.random import stream, uniform
+from evenroll.engine.scalars import smaller
 from evenroll.errors import EnvironmentFault, SpecError
 from evenroll.policies import Policy
 from evenroll.policies.interface import policy_of
@@ -32,58 +34,51 @@ _reset, _step = function_at(RESET), function_at(STEP)
 
 
 def _run_kernel(
-    policy_arrays: Any, sampler_arrays: Any, clock_array: Any, tally_array: Any, action_stream: Any, u: Any, action: Any,
-    env_code: Any, params: Any, state: Any, env_u: Any, env_sizes: Any, env_stream: Any, reward: Any,
-    before: Any, episode_records: Any, step_records: Any,
+    policy_arrays: Any, sampler_arrays: Any, loop: Any, environment: Any, episode_records: Any, step_records: Any
 ) -> int:  # fmt: skip
     """Run until a limit is reached, the room for records is full, or something is wrong. Returns which of these it was.
 
-    before  room for a copy of the observation acted on, because the environment overwrites it
+    loop         clock, tally, stream of the actions' luck, its uniform numbers, and the action
+    environment  code, params, state, uniform numbers, sizes, stream, reward, and room for a copy of the observation that is
+                 acted on, because the environment overwrites it
     """
     policy, sampler = policy_of(policy_arrays), sampler_of(sampler_arrays)
+    clock_array, tally_array, actions_from, uniforms_at, action = pointers(loop)
+    env_code, settings, state, noise, env_sizes, starts_from, reward, before = pointers(environment)
     clock, tally, code = Clock(clock_array), Tally(tally_array), EnvironmentCode(env_code)
     reset, step = _reset(code.reset, 0), _step(code.step, 0)
     choose, log_behavior = choosing(policy, sampler), weighing(policy, sampler)
     update, end_episode = updating(policy, sampler), ending(policy, sampler)
-    returns, ends, terminated, log_weights = episode_records
-    observations, actions, rewards, log_e, log_b = step_records
+    returns, ends, terminated, log_weights = pointers(episode_records)
+    observations, actions, rewards, log_e, log_b = pointers(step_records)
     sizes = EnvironmentSizes(env_sizes)
-    action_uniforms, reset_uniforms, step_uniforms = len(u), sizes.reset_uniforms, sizes.step_uniforms
-    n_action = len(action)
-    here, a, r, noise = pointer(state), pointer(action), pointer(reward), pointer(env_u)
-    actions_from, starts_from, uniforms_at, settings = (
-        pointer(action_stream),
-        pointer(env_stream),
-        pointer(u),
-        pointer(params),
-    )
+    reset_uniforms, step_uniforms, n_action = sizes.reset_uniforms, sizes.step_uniforms, policy.sizes.action_dim
     keep, weigh, watch = clock.record == 1, clock.weights == 1, clock.watch == 1
     n_obs = sizes.obs_dim
-    obs = pointer(before)
     # What changes every step lives in local variables during a call, and in clock and tally between calls.
     steps, episodes, t, started = clock.steps, clock.episodes, clock.t, clock.started == 1
     first_step, first_episode, horizon = clock.first_step, clock.first_episode, clock.horizon
-    max_steps = min(clock.max_steps, first_step + clock.step_room)
-    max_episodes = min(clock.max_episodes, first_episode + clock.episode_room)
+    max_steps = smaller(clock.max_steps, first_step + clock.step_room)
+    max_episodes = smaller(clock.max_episodes, first_episode + clock.episode_room)
     total, discount, log_weight, gamma = tally.episode_return, tally.discount, tally.log_weight, tally.gamma
     status = FINISHED
     while steps < max_steps and episodes < max_episodes:
         if not started:
             for i in range(reset_uniforms):
                 noise[i] = uniform(starts_from)
-            reset(settings, here, noise)
+            reset(settings, state, noise)
             t, total, discount, log_weight, started = 0, 0.0, 1.0, 0.0, True
         for i in range(n_obs):
             before[i] = state[i]
         looking = weigh or (watch and steps % WATCH_EVERY == 0)
         of_e, of_b = choose_and_watch(
-            policy, sampler, choose, log_behavior, tally, actions_from, action_uniforms, uniforms_at, here, a, looking
+            policy, sampler, choose, log_behavior, tally, actions_from, n_action, uniforms_at, state, action, looking
         )
         if weigh:
             log_weight -= of_b - of_e
         for i in range(step_uniforms):
             noise[i] = uniform(starts_from)
-        over = step(settings, here, a, noise, r)
+        over = step(settings, state, action, noise, reward)
         gain = reward[0]
         if not math.isfinite(gain):
             status = BAD_REWARD
@@ -95,7 +90,7 @@ def _run_kernel(
             for i in range(n_action):
                 actions[row * n_action + i] = action[i]
             rewards[row], log_e[row], log_b[row] = gain, of_e, of_b
-        update(policy, sampler, obs, a, gain)
+        update(policy, sampler, before, action, gain)
         total += discount * gain
         discount *= gamma
         steps += 1
@@ -115,11 +110,10 @@ def _run_kernel(
 
 @functools.cache
 def _run(number: Any) -> Any:
-    floats, ints, seeds = float64[::1], int64[::1], uint64[::1]
-    loop = (ints, floats, seeds, floats, floats)
-    env = (ints, floats, floats, floats, ints, seeds, floats, floats)
-    records = (types.Tuple((floats, ints, ints, floats)), types.UniTuple(floats, 5))
-    return compiled(_run_kernel, int64(*sampling_types(number), *loop, *env, *records))
+    loop = Addresses((int64, float64, uint64, float64, float64))
+    environment = Addresses((int64, float64, float64, float64, int64, uint64, float64, float64))
+    records = Addresses((float64, int64, int64, float64)), Addresses((float64,) * 5)
+    return compiled(_run_kernel, int64(*sampling_types(number), loop, environment, *records))
 
 
 class Driver:
@@ -213,9 +207,12 @@ class Driver:
         call = _run(balance.number)
         self._filling = per_episode, per_step, widths  # a signal may be raised from here on: `_settle` keeps what is filled
         status = call(
-            *balance.arrays, balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self._action,
-            *environment, per_episode, per_step,
-        )  # fmt: skip
+            *balance.arrays,
+            (balance.clock_array, balance.tally_array, balance.stream, balance.uniforms, self._action),
+            environment,
+            per_episode,
+            per_step,
+        )
         self._settle()
         if status == BAD_REWARD:
             raise EnvironmentFault(

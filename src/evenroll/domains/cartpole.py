@@ -14,6 +14,7 @@ from evenroll.domains.domain import Domain, Recipe
 from evenroll.domains.environment import RESET, STEP, Environment
 from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, piece
+from evenroll.engine.scalars import whole
 from evenroll.errors import SpecError
 
 NAME = "cartpole"
@@ -73,4 +74,4 @@ def reset(params: Floats, state: Floats, u: Floats) -> None:
 @piece(STEP)
 def step(params: Floats, state: Floats, action: Floats, u: Floats, reward: Floats) -> int:
     reward[0] = 1.0
-    return physics(state, params[int(action[0])])
+    return physics(state, params[whole(action[0])])

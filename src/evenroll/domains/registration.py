@@ -2,16 +2,18 @@
 
 Every file of this folder that sets `NAME` at its top is a domain. `NAME`, `HORIZON` and `GYMNASIUM_ID` are literals: they
 are read from the text of the file, which is not imported. An import would load Numba, and `import evenroll` has to be fast.
+For the same reason Gymnasium itself is not imported here: it is told of the domains as soon as somebody imports it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import NamedTuple
-
-import gymnasium
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from evenroll.errors import SpecError
 
@@ -47,7 +49,15 @@ DOMAINS = find_domains(Path(__file__).parent)
 
 
 def register() -> None:
-    """Make the environments known to Gymnasium; doing it twice changes nothing. Nothing is compiled until one is made."""
+    """Make the environments known to Gymnasium, at once or when it is imported. Nothing is compiled until one is made."""
+    if "gymnasium" in sys.modules:
+        _tell(sys.modules["gymnasium"])
+    elif not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Waiting())
+
+
+def _tell(gymnasium: ModuleType) -> None:
+    """Doing it twice changes nothing."""
     for listing in DOMAINS.values():
         if listing.gymnasium_id is not None and listing.gymnasium_id not in gymnasium.registry:
             gymnasium.register(
@@ -56,3 +66,24 @@ def register() -> None:
                 kwargs={"domain": listing.name},
                 max_episode_steps=listing.horizon,
             )
+
+
+class _Waiting:
+    """Waits until Gymnasium is imported. Python asks it for every module, and it answers for this one only."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "gymnasium":
+            return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in others if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_tell(module: ModuleType) -> None:
+                run(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                _tell(module)
+
+            spec.loader.exec_module = run_and_tell  # type: ignore[method-assign]
+        return spec

@@ -18,9 +18,11 @@ stale machine code behind, not even where the file's code was inlined elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import types as python_types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,18 @@ class _Cache(FunctionCache):
         return found
 
 
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """The compiler makes millions of objects that live on; looking for garbage among them again and again takes 4 %."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: bool = True) -> Any:
     """Compile a function for one signature. The disk cache keeps it under the digest of all sources that can be compiled.
 
@@ -83,7 +97,7 @@ def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: 
         dispatcher._cache = cache
     except RuntimeError:  # the function was typed in at a prompt, so there is no file that a cache could belong to
         pass
-    with insisting():
+    with insisting(), _no_garbage():
         try:
             dispatcher.compile(signature)
         except Exception as error:  # the disk is full, or a crash has damaged the cache: compile without a cache then
@@ -94,6 +108,8 @@ def compiled(function: Any, signature: Any, fastmath: Any = False, from_python: 
             dispatcher._cache = without
             dispatcher.compile(signature)
     dispatcher.disable_compile()
+    if from_python and not all(isinstance(kind, types.Array | types.Number | types.Boolean) for kind in signature.args):
+        return guarded(dispatcher.get_compile_result(signature).entry_point)  # Numba does not know addresses.py by type
     return guarded(dispatcher)
 
 

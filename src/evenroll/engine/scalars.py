@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -17,10 +18,28 @@ LEAST_SOFTPLUS = 1e-6  # the smallest scale of a Gaussian, so that a density sta
 
 
 @helper
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers. `max` means the same in compiled code, but each function that names it compiles it anew."""
+    return b if b > a else a
+
+
+@helper
+def smaller(a: Any, b: Any) -> Any:
+    """The smaller of two numbers."""
+    return b if b < a else a
+
+
+@helper
+def whole(x: float) -> Any:
+    """A number without its fraction."""
+    return np.int64(x)
+
+
+@helper
 def softplus(x: float) -> float:
     """log(1 + eˣ) without overflow, and never below LEAST_SOFTPLUS."""
     value = x if x > 20.0 else math.log1p(math.exp(x))
-    return max(value, LEAST_SOFTPLUS)
+    return larger(value, LEAST_SOFTPLUS)
 
 
 @helper
@@ -57,7 +76,7 @@ def exp_negative(x: float) -> float:
     There are no branches, so that a softmax can compute several of them at the same time.
     eˣ = 2ⁿ eʳ, n = round(x / ln 2), |r| ≤ ln(2)/2, and eʳ is Taylor's series up to r¹³ / 13! (relative error 4e-18).
     """
-    y = max(x, -708.0)
+    y = larger(x, -708.0)
     shifted = y * 1.4426950408889634 + _MAGIC
     n = shifted - _MAGIC
     r = (y - n * 0.6931471803691238) - n * 1.9082149292705877e-10

@@ -27,6 +27,7 @@ from numba.core.imputils import lower_getattr_generic, lower_setattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, lower_builtin, register_model, type_callable
 
+from evenroll.engine.addresses import Addresses
 from evenroll.engine.pieces import FLOATS, INTERPRETED, INTS, Interface
 
 # ---- names for the entries of one array --------------------------------------------------------------------------
@@ -179,9 +180,9 @@ def view_type(view: Any, number: Any) -> ViewType:
     return ViewType(view, number)
 
 
-def arrays_type(view: Any, number: Any) -> Any:
+def arrays_type(view: Any, number: Any) -> Addresses:
     """The Numba type of the tuple of arrays that a view is made from, as Python passes it."""
-    return types.Tuple([member.dtype[::1] for member in view_type(view, number).members.values()])
+    return Addresses(tuple(member.dtype for member in view_type(view, number).members.values()))
 
 
 def view_of_arrays(view: Any) -> Any:
@@ -193,13 +194,11 @@ def view_of_arrays(view: Any) -> Any:
 
     @intrinsic
     def make(typing_context: Any, arrays: Any) -> Any:
-        kind = view_type(view, arrays[of_number].dtype)
+        kind = view_type(view, arrays.numbers[of_number])
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             struct = cgutils.alloca_once(builder, context.get_value_type(kind).pointee)
-            for i, array_type in enumerate(arrays):
-                array = context.make_array(array_type)(context, builder, builder.extract_value(arguments[0], i))
-                builder.store(array.data, cgutils.gep_inbounds(builder, struct, 0, i))
+            builder.store(arguments[0], struct)
             return struct
 
         return kind(arrays), codegen

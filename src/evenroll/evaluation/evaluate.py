@@ -27,6 +27,7 @@ from evenroll.text.specs import share, whole_number
 
 DEFAULT_SAMPLER, DEFAULT_ESTIMATOR, DEFAULT_EPISODES = "auto", "score", 100
 SHOW_EVERY = 0.2  # seconds between two reports of progress; a choice
+LOOK_AFTER = 20  # times as long as the last look took: progress costs 5 % at most
 FEWEST_TO_SHOW = 3  # episodes that an interval needs; before that, progress has no result to show
 MOST = 10**15  # episodes or steps; a run with more would never end
 
@@ -195,7 +196,7 @@ def evaluate_source(
 
 
 class _Telling:
-    """Tells how far collecting has come, a few times a second. Looking at the data takes at most a tenth of the time."""
+    """Tells how far collecting has come, a few times a second. Looking at the data takes a twentieth of the time at most."""
 
     def __init__(
         self, source: Source, look: Look, budget: Budget, confidence: float, progress: Callable[[Progress], None]
@@ -210,7 +211,7 @@ class _Telling:
         now = time.perf_counter()
         if now - self.shown < SHOW_EVERY:
             return
-        if now - self.looked > 10 * self.cost and self.source.episodes >= FEWEST_TO_SHOW:
+        if now - self.looked > LOOK_AFTER * self.cost and self.source.episodes >= FEWEST_TO_SHOW:
             self.result = report(seen(self.source), self.look, self.confidence)
             self.looked = time.perf_counter()
             self.cost = self.looked - now

@@ -19,7 +19,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateError
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,18 @@ def _connect(address: str, security: Any) -> Executor:
     from distributed.cfexecutor import ClientExecutor
 
     class OnCluster(ClientExecutor):
-        """The client's own executor, except that its shutdown also closes the client."""
+        """The client's own executor, except that its shutdown also closes the client, and that no future waits for ever."""
+
+        def _wrap_future(self, future: Any) -> Future[Any]:
+            """The future of concurrent.futures that ends as dask's does.
+
+            dask's own way drops an exception that is raised while a finished result is fetched, as when the scheduler goes
+            away just then. Its future would never end.
+            """
+            ours: Future[Any] = Future()
+            ours.add_done_callback(lambda ours: future.cancel() if ours.cancelled() else None)
+            self._client.loop.add_callback(_pass_on, future, ours)
+            return ours
 
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
@@ -85,6 +96,21 @@ def _connect(address: str, security: Any) -> Executor:
     client = _patient(lambda: Client(address, timeout=5.0, set_as_default=False, security=security))
     _same_code(client)
     return OnCluster(client, pure=False)
+
+
+async def _pass_on(theirs: Any, ours: Future[Any]) -> None:
+    """End our future as dask's ends. What is not the work's own error stood between us and its result, which is lost."""
+    import asyncio  # it takes long to import, and dask has done so
+
+    try:
+        result = await theirs._result()
+    except (Exception, asyncio.CancelledError) as error:
+        end: Any = ours.set_exception
+        result = error if theirs.status == "error" else BrokenExecutor(f"a result never came: {error!r}")
+    else:
+        end = ours.set_result
+    with contextlib.suppress(InvalidStateError):  # ours was cancelled, so nobody waits for it
+        end(result)
 
 
 def _patient(make: Callable[[], Any]) -> Any:

@@ -46,18 +46,23 @@ class Call:
 
 
 MARK = Named("")  # the mark on the stack
+OUTSIDE = "outside"  # no name of a module and a thing in it, so that no pickle can call it
 
 
-def described(pickled: bytes) -> Any:
-    """What the pickle describes: plain Python values, `Named` and `Call`."""
+def described(pickled: bytes, outside: bool = False) -> Any:
+    """What the pickle describes: plain Python values, `Named` and `Call`.
+
+    outside  whether it may refer to what lies outside of it, as torch's pickles do to their numbers: a `Call` of OUTSIDE
+    """
     try:
-        return _Machine().run(pickled)
+        return _Machine(outside).run(pickled)
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, UnicodeDecodeError, OverflowError):
         raise DataError("it is not a pickle that can be read") from None
 
 
 class _Machine:
-    def __init__(self) -> None:
+    def __init__(self, outside: bool) -> None:
+        self.outside = outside
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
@@ -115,6 +120,8 @@ class _Machine:
                 stack[-1].update(zip(keys, values, strict=True))
             else:
                 stack[-1].items.extend(zip(keys, values, strict=True))
+        elif name == "BINPERSID" and self.outside:
+            stack.append(Call(OUTSIDE, *self.take(1)))
         elif name in ("APPEND", "APPENDS", "ADDITEMS"):
             new = self.take(1) if name == "APPEND" else self.to_mark()
             (stack[-1] if isinstance(stack[-1], list) else stack[-1].items).extend(new)

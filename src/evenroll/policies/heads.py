@@ -10,7 +10,7 @@ import math
 
 from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FUSED, Floats, piece, shift
-from evenroll.engine.scalars import SQRT_2PI, exp_negative, normal_quantile, sigmoid, softplus
+from evenroll.engine.scalars import SQRT_2PI, exp_negative, larger, normal_quantile, sigmoid, softplus, whole
 from evenroll.policies.interface import DRAW, DRIFT, LOG_PROB, SCORES, SOFTEN, TILT, PolicyView, Sizes, out_b
 
 LOG_SQRT_2PI = math.log(SQRT_2PI)
@@ -44,7 +44,7 @@ def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
     """Probabilities of n logits. The largest logit is subtracted first, so that no step size makes it overflow."""
     top = logits[0]
     for i in range(1, n):
-        top = max(top, logits[i])
+        top = larger(top, logits[i])
     total = 0.0
     for i in range(n):
         probabilities[i] = exp_negative(logits[i] - top)
@@ -61,8 +61,8 @@ def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
     cumulative = shift(logits, n)
     top, other = logits[0], logits[n - 1]
     for i in range(1, (n + 1) // 2):  # two maxima, from both ends, take half the time of one
-        top, other = max(top, logits[i]), max(other, logits[n - 1 - i])
-    top = max(top, other)
+        top, other = larger(top, logits[i]), larger(other, logits[n - 1 - i])
+    top = larger(top, other)
     total = 0.0
     for i in range(n):
         total += exp_negative(logits[i] - top)
@@ -79,11 +79,11 @@ def log_prob_categorical(policy: PolicyView, out: Floats, action: Floats) -> flo
     n = policy.sizes.outputs
     top = out[0]
     for i in range(1, n):
-        top = max(top, out[i])
+        top = larger(top, out[i])
     total = 0.0
     for i in range(n):
         total += exp_negative(out[i] - top)
-    return out[int(action[0])] - top - math.log(total)
+    return out[whole(action[0])] - top - math.log(total)
 
 
 @helper
@@ -92,7 +92,7 @@ def score_categorical(n: int, out: Floats, action: Floats, weight: float, d: Flo
     softmax(n, out, d)
     for i in range(n):
         d[i] *= -weight
-    d[int(action[0])] += weight
+    d[whole(action[0])] += weight
 
 
 @piece(SOFTEN)
@@ -124,7 +124,7 @@ def tilt_categorical(policy: PolicyView, by: Floats, max_kl: float) -> float:
         mean += pi[i] * by[i]
     total, square = 0.0, 0.0
     for i in range(n):
-        ratio = max(1.0 - (by[i] - mean), LEAST_RATIO)
+        ratio = larger(1.0 - (by[i] - mean), LEAST_RATIO)
         b[i] = pi[i] * ratio
         total += b[i]
         square += b[i] * ratio
@@ -136,7 +136,7 @@ def tilt_categorical(policy: PolicyView, by: Floats, max_kl: float) -> float:
         for i in range(n):
             if b[i] > 0.0:
                 divergence += b[i] * math.log(b[i] / pi[i])
-    return max(divergence, 0.0)  # rounding may leave a little less than 0
+    return larger(divergence, 0.0)  # rounding may leave a little less than 0
 
 
 @piece(DRAW)
@@ -151,7 +151,7 @@ def draw_tilted_categorical(policy: PolicyView, u: Floats, action: Floats) -> No
 
 @piece(LOG_PROB)
 def log_tilted_categorical(policy: PolicyView, out: Floats, action: Floats) -> float:
-    return math.log(out[int(action[0])])
+    return math.log(out[whole(action[0])])
 
 
 @piece(SCORES)
@@ -161,7 +161,7 @@ def scores_categorical(policy: PolicyView, action: Floats, x: Floats) -> None:
     pi = shift(policy.out, 2 * n)
     for i in range(n):
         x[i] = -pi[i]
-    x[int(action[0])] += 1.0
+    x[whole(action[0])] += 1.0
 
 
 @piece(DRIFT)

@@ -11,6 +11,7 @@ from typing import Any
 
 from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Ints, Reals, piece, real, shift
+from evenroll.engine.scalars import larger
 from evenroll.engine.simd import (
     add,
     dot,
@@ -281,7 +282,7 @@ def _back_pass(policy: PolicyView, lanes: int, vector: Reals) -> None:
         next_h += 2 * n
         at_index += inputs + 1
         inputs = n
-        largest = max(largest, n)
+        largest = larger(largest, n)
     d, d_next = shift(work, next_h), shift(work, next_h + largest)
     rows, stride = _head_size(policy)
     W, V, h = shift(policy.theta, at_w), shift(vector, at_w), shift(work, at_h)

@@ -29,6 +29,7 @@ import numpy as np
 
 from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import FUSED, Floats, Piece, piece, real, shift
+from evenroll.engine.scalars import whole
 from evenroll.engine.simd import width_of
 from evenroll.engine.views import beyond
 from evenroll.policies import Policy
@@ -168,7 +169,7 @@ def update(policy: PolicyView, sampler: SamplerView, obs: Floats, action: Floats
         features(policy, memory.discount, sampler.vectors)
     expected = by  # the tilt has done its work
     drift(policy, expected)
-    learn_network(policy, sampler, width_of(real), x, expected, int(action[0]) if settings.discrete == 1.0 else -1)
+    learn_network(policy, sampler, width_of(real), x, expected, whole(action[0]) if settings.discrete == 1.0 else -1)
     _count(memory, settings.gamma)
 
 

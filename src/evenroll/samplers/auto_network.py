@@ -19,6 +19,7 @@ import numpy as np
 
 from evenroll.engine.helpers import helper
 from evenroll.engine.pieces import Floats, Ints, Piece, Reals, shift
+from evenroll.engine.scalars import larger, smaller, whole
 from evenroll.engine.simd import add, dot, fma, list_positive, load, multiply, narrow, over_columns, splat, store
 from evenroll.engine.views import beyond
 from evenroll.policies import Policy
@@ -79,7 +80,7 @@ def told_of_network(settings: Settings, memory: Memory, blocks: int, steps: floa
 @helper
 def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, Any, Any, Any]:
     """(D, ψ, Pψ, S, β, P): D is rounded up to full registers; ψ, Pψ are [D], S, β are [n, D], P is [D, D]."""
-    D, n, psi = _padded(int(Settings(sampler.settings).width)), policy.sizes.outputs, sampler.vectors
+    D, n, psi = _padded(whole(Settings(sampler.settings).width)), policy.sizes.outputs, sampler.vectors
     S = shift(psi, 2 * D)
     return D, psi, shift(psi, D), S, shift(S, n * D), shift(S, 2 * n * D)
 
@@ -87,8 +88,8 @@ def _vectors(policy: PolicyView, sampler: SamplerView) -> tuple[int, Any, Any, A
 @helper
 def _surprise(policy: PolicyView, sampler: SamplerView) -> Any:
     """Δ [n, D] of the running trajectory. Those of all that run side by side lie behind the other vectors."""
-    D, n = _padded(int(Settings(sampler.settings).width)), policy.sizes.outputs
-    return shift(sampler.vectors, 2 * D + 2 * n * D + D * D + int(Memory(sampler.memory).lane) * n * D)
+    D, n = _padded(whole(Settings(sampler.settings).width)), policy.sizes.outputs
+    return shift(sampler.vectors, 2 * D + 2 * n * D + D * D + whole(Memory(sampler.memory).lane) * n * D)
 
 
 @helper
@@ -109,9 +110,9 @@ def gain(directions: float, k: float, length: float) -> float:
 
     It is less while k < ¾ D, and never so much that an episode of this length would cost more than NATS.
     """
-    early = min(k / (ENOUGH * directions), 1.0)
-    falling = min(MIDDLE / math.sqrt(directions * k), min(directions, KEEP) / k)
-    return min(GAIN_NETWORK * min(early * early / directions, falling), 4.0 * NATS / (length * directions))
+    early = smaller(k / (ENOUGH * directions), 1.0)
+    falling = smaller(MIDDLE / math.sqrt(directions * k), smaller(directions, KEEP) / k)
+    return smaller(GAIN_NETWORK * smaller(early * early / directions, falling), 4.0 * NATS / (length * directions))
 
 
 @helper
@@ -155,7 +156,7 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
     chosen  the number of the action if there is one discrete action, else −1
     """
     settings, memory, n = Settings(sampler.settings), Memory(sampler.memory), policy.sizes.outputs
-    width, k = int(settings.width), memory.k + 1.0
+    width, k = whole(settings.width), memory.k + 1.0
     D, psi, P_psi, S, beta, P = _vectors(policy, sampler)
     surprise = _surprise(policy, sampler)
     active = policy.index  # scratch: the features that are not 0
@@ -175,7 +176,7 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
     K = shift(x, n)
     inverse = shift(K, width * width)
     plenty = k > EVERY_STEP * width
-    if not plenty or int(k) % STRIDE == 0:
+    if not plenty or whole(k) % STRIDE == 0:
         weight = float(STRIDE) if plenty else 1.0
         if chosen >= 0:  # weigh by the mean variance of the scores over their n − 1 directions: (1 − Σ π²)/(n − 1)
             same = 0.0
@@ -201,7 +202,7 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
 @helper
 def _fit(policy: PolicyView, sampler: SamplerView, lanes: int, k: float) -> None:
     """P = (K/k)⁻¹, and β = P S."""
-    width, memory = int(Settings(sampler.settings).width), Memory(sampler.memory)
+    width, memory = whole(Settings(sampler.settings).width), Memory(sampler.memory)
     D, psi, _, _, _, P = _vectors(policy, sampler)
     K = shift(beyond(memory), 2 * policy.sizes.outputs)
     inverse = shift(K, width * width)
@@ -237,7 +238,7 @@ def settle_network(policy: PolicyView, sampler: SamplerView, lanes: int) -> None
 @helper
 def _solve(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
     """β = P S."""
-    width, active = int(Settings(sampler.settings).width), policy.index
+    width, active = whole(Settings(sampler.settings).width), policy.index
     D, _, _, S, beta, P = _vectors(policy, sampler)
     for j in range(width + 1):
         active[j] = j
@@ -286,13 +287,13 @@ def _invert(D: int, K: Floats, k: float, P: Floats) -> None:
     trace = 0.0
     for i in range(D):
         trace += K[i * D + i]
-    ridge = max(trace / (k * D), 1e-12)
+    ridge = larger(trace / (k * D), 1e-12)
     for i in range(D):
         for j in range(D):
             P[i * D + j] = (K[i * D + j] + (ridge if i == j else 0.0)) / k
     for p in range(D):
         pivot = shift(P, p * D)
-        scale = 1.0 / max(pivot[p], 1e-9 * ridge / k)  # a pivot is positive, but rounding may leave nothing of it
+        scale = 1.0 / larger(pivot[p], 1e-9 * ridge / k)  # a pivot is positive, but rounding may leave nothing of it
         pivot[p] = 1.0
         for j in range(D):
             pivot[j] *= scale
