@@ -13,6 +13,7 @@ from evenroll.estimators.table import ESTIMATORS
 from evenroll.evaluation.evaluate import evaluate
 from evenroll.intervals.balanced import balanced_interval, centred_half_width, estimate_with_interval
 from evenroll.intervals.independent import Interval, NoInterval, student_t
+from evenroll.intervals.skewed import second_order
 from evenroll.samplers.table import get_sampler
 from tests.helpers import trial
 
@@ -90,3 +91,19 @@ def test_iid_intervals_on_dependent_data_are_refused_unless_forced():
     _, none = estimate_with_interval(off, policy, get_sampler("off"), mc)
     assert isinstance(none, NoInterval)
     assert "the behaviour is not near" in none.why
+
+
+def test_long_tails_are_told_where_they_show() -> None:
+    def made(skewness: float, n: int = 32):
+        fit = ScoreRegression(10.0, 1.0, n - 1, 0.0, 0.0, skewness=skewness)
+        return balanced_interval(fit, np.linspace(0.0, 20.0, n), 10.0, estimator="score")
+
+    even, left, right = made(0.1), made(-2.0), made(2.0)
+    assert even.note is None
+    assert even.high - 10.0 == pytest.approx(10.0 - even.low, rel=1e-3)
+    assert "low values are rare" in (left.note or "")
+    assert "high values are rare" in (right.note or "")
+    assert 10.0 - left.low == pytest.approx((left.high - 10.0) * (1.0 + second_order(0.95) * 4.0 / 32), rel=1e-6)
+    assert (left.low, left.high) == (pytest.approx(20.0 - right.high), pytest.approx(20.0 - right.low))
+    assert made(-2.0, 500).note is None
+    assert not left.fallback

@@ -15,6 +15,8 @@ the estimate is.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
@@ -47,6 +49,7 @@ from evenroll.samplers import Sampler
 
 IID_KINDS = ("t", "bca", "bernstein")
 KINDS = ("auto", *IID_KINDS, "score")
+SHOWS = 0.05  # how much longer an interval has to be for its skewness to be worth a word; a choice
 TOO_FEW = NoInterval("fewer than 3 trajectories have finished")
 
 
@@ -96,7 +99,19 @@ def balanced_interval(
         centre - half, centre + half, confidence, "score", "; ".join(notes) or None, fell_back, exact,
         skewness=None if exact else fit.skewness,
     )  # fmt: skip
-    return for_skewness(made, centre, n, second_order(confidence))
+    return _towards_the_tail(made, centre, n)
+
+
+def _towards_the_tail(made: Interval, value: float, n: int) -> Interval:
+    """The interval, longer on the side of the long tail of skewed values, which it says where it shows."""
+    wider = for_skewness(made, value, n, second_order(made.confidence))
+    if made.skewness is None or wider.high - wider.low < (1.0 + SHOWS) * (made.high - made.low):
+        return wider
+    said = (
+        f"{'low' if made.skewness < 0.0 else 'high'} values are rare and far from the others (skewness "
+        f"{made.skewness:.2g}), so the interval reaches farther on their side"
+    ).replace("-", "−")
+    return replace(wider, note=said if made.note is None else f"{made.note}; {said}")
 
 
 def outcomes_interval(
