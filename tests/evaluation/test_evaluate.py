@@ -38,7 +38,7 @@ def test_stops_when_precise_enough(lanes: int | None) -> None:
     env = make() if lanes is None else gym.vector.SyncVectorEnv([make] * lanes)
     result = evenroll.evaluate(env, policy, gamma=0.99, half_width="3%")
     assert result.half_width <= 0.03 * result.value
-    assert 200 <= result.episodes < 4000
+    assert 100 <= result.episodes < 4000  # on-policy sampling would need about 1,000
     assert "not enough" in evenroll.evaluate(env, policy, gamma=0.99, half_width=1e-6, episodes=40).note
     with pytest.raises(SpecError, match="half-width"):
         evenroll.evaluate(make(), policy, half_width=1.0, steps=100)
