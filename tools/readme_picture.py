@@ -6,7 +6,8 @@
     python -m tools.readme_picture auto.json ros.json os.json
 
 It writes docs/images/tasks-light.svg, tasks-dark.svg and tasks.png, from records of tools/how_good.py alone: a task is drawn
-if there is a record of `auto` with the default estimate. A method without a record has no bar. The bars are mean squared
+if there is a record of `auto` with the default estimate. ROS has no bar without a record, and the on-policy mean has 1, which
+is what it has by definition. The bars are mean squared
 errors relative to Var/n, which is what the mean of n independent on-policy episodes has; the whiskers are ± 2 standard
 errors.
 """
@@ -43,19 +44,24 @@ def records(files: list[Path], episodes: int) -> dict[str, dict[str, tuple[float
                 how = (record["sampler"].partition(":")[0], record["estimate"], record["episodes"])
                 if how == (sampler, estimate, episodes):
                     found.setdefault(record["task"], {})[name] = (record["ratio"], record["ratio_se"])
-    return {task: bars for task, bars in found.items() if "evenroll" in bars}
+    drawn = {task: bars for task, bars in found.items() if "evenroll" in bars}
+    for bars in drawn.values():
+        bars.setdefault("on-policy, plain mean", (1.0, 0.0))  # by definition
+    return drawn
 
 
 def picture(tasks: dict[str, dict[str, tuple[float, float]]], episodes: int, scheme: str) -> Any:
     figure, axis = plt.subplots(figsize=(7.6, 0.72 * len(tasks) + 1.3), layout="constrained")
     height, longest = 0.25, max(min(r + 2 * e, 1.6) for bars in tasks.values() for r, e in bars.values())
+    named: set[str] = set()
     for row, bars in enumerate(tasks.values()):
         for i, (name, (_, _, colours)) in enumerate(BARS.items()):
             if name not in bars:
                 continue
             ratio, error = bars[name]
             y = row + (i - 1) * (height + 0.03)
-            axis.barh(y, ratio, height, color=colours[scheme], label=name if row == 0 else None)
+            axis.barh(y, ratio, height, color=colours[scheme], label=None if name in named else name)
+            named.add(name)
             axis.plot([max(ratio - 2 * error, 0.0), ratio + 2 * error], [y, y], color=INK[scheme][0], lw=1.0)
             worth = f", worth {float(f'{episodes / ratio:.2g}'):,.0f} episodes" if name == "evenroll" else ""
             axis.text(ratio + 2 * error + 0.015, y, f"{ratio:.2f}{worth}", va="center", fontsize=9)
