@@ -116,7 +116,7 @@ def test_its_script_and_its_commands_run(folder: Path) -> None:
     out = run(folder, "try_them.py")
     assert "7.14286 (exact)" in out
     assert "mine:strength=0.5/median-of-means" in out
-    assert out.count("(95 %)") == 3
+    assert out.count("(95 %") == 3  # ± or, where values are skewed, both ends
     picture = folder / "machine.png"
     assert picture.read_bytes().startswith(PNG)
     picture.unlink()

@@ -166,8 +166,8 @@ def test_in_python_the_interrupt_carries_what_was_collected(here: Path, kind: st
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_while_modules_are_loading_it_ends_at_once_and_quietly(number: int, tmp_path: Path) -> None:
-    """Whenever the signal comes after Python's own start: here in the midst of Gymnasium's import, then of Numba's."""
-    for module, arguments in (("gymnasium.error", ["--help"]), ("numba.core", ["evaluate", "bandit", "--episodes", "5"])):
+    """Whenever the signal comes after Python's own start: here in the midst of Typer's import, then of Numba's."""
+    for module, arguments in (("typer", ["--help"]), ("numba.core", ["evaluate", "bandit", "--episodes", "5"])):
         child = subprocess.Popen(
             [sys.executable, "-X", "importtime", "-m", "evenroll", *arguments], cwd=tmp_path, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -156,10 +156,10 @@ def test_looks_are_wider_towards_the_long_tail() -> None:
     assert (wider.low, wider.high) == (-3.0, 4.0)
     other = for_rare_failures(replace(made, skewness=2.0), 2.0, 16)
     assert (other.low, other.high) == (1.0, 12.0)
-    once = for_skewness(replace(made, kind="score"), 2.0, 16, second_order(0.95))  # as intervals of balanced data come
+    once = for_skewness(made, 2.0, 16, second_order(0.95))  # as intervals of balanced data come
     again = for_rare_failures(once, 2.0, 16)
     assert (again.low, again.high) == (pytest.approx(-3.0), 4.0)  # and no more than that
-    sure = replace(once, confidence=0.9999)
+    sure = for_skewness(made, 2.0, 16, second_order(0.9999))
     assert for_rare_failures(sure, 2.0, 16) == sure  # one so sure is widened by more than 16 already
 
 

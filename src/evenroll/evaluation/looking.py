@@ -29,7 +29,6 @@ from evenroll.evaluation.result import Evaluation, Quantity
 from evenroll.intervals.balanced import estimate_with_interval
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import as_far_as_seen, within
-from evenroll.intervals.skewed import second_order
 from evenroll.policies import External, Policy
 from evenroll.samplers import Sampler
 
@@ -252,9 +251,7 @@ def on_policy_episodes(data: Rollouts, found: Interval) -> float | None:
 
     Of an interval that was widened towards a long tail, h is what it had been before: on-policy intervals want it as well.
     """
-    half = found.half_width
-    if found.skewness and found.kind == "score":
-        half /= 1.0 + second_order(found.confidence) * found.skewness**2 / data.episodes / 2.0
+    half = found.half_width / (1.0 + found.tail / 2.0)
     if half <= 0.0 or not math.isfinite(half):
         return None
     z = NormalDist().inv_cdf(0.5 + found.confidence / 2)

@@ -99,7 +99,8 @@ def balanced_interval(
         centre - half, centre + half, confidence, "score", "; ".join(notes) or None, fell_back, exact,
         skewness=None if exact else fit.skewness,
     )  # fmt: skip
-    return _towards_the_tail(made, centre, n)
+    # What is allowed for actions that were hardly ever taken is more than what a few residuals of theirs could tell.
+    return made if fit.unseen > 0.0 else _towards_the_tail(made, centre, n)
 
 
 def _towards_the_tail(made: Interval, value: float, n: int) -> Interval:

@@ -27,6 +27,7 @@ class Interval:
     exact     whether the regression left nothing but rounding error. Then the interval holds the value itself; it holds the
               mean of the returns only if the data is perfectly balanced.
     skewness  the skewness of the values that it was made from, where their skewness tells of its coverage
+    tail      by which share of its distance the end towards their long tail was moved outwards (`skewed.py`)
     """
 
     low: float
@@ -37,6 +38,7 @@ class Interval:
     fallback: bool = False
     exact: bool = False
     skewness: float | None = None
+    tail: float = 0.0
 
     @property
     def half_width(self) -> float:

@@ -30,7 +30,7 @@ from collections.abc import Callable
 import numpy as np
 
 from evenroll.intervals.independent import Interval
-from evenroll.intervals.skewed import for_skewness, second_order
+from evenroll.intervals.skewed import for_skewness
 
 FIRST = 5  # pairs before the first look
 EVERY = 20  # up to so many pairs there is a look after every pair
@@ -99,8 +99,7 @@ def for_rare_failures(interval: Interval, value: float, n: int) -> Interval:
     if not interval.skewness:
         return interval
     square = interval.skewness**2 / n
-    already = 1.0 + second_order(interval.confidence) * square if interval.kind == "score" else 1.0
-    return for_skewness(interval, value, n, max((1.0 + SKEWED * square) / already - 1.0, 0.0) / square)
+    return for_skewness(interval, value, n, max((1.0 + SKEWED * square) / (1.0 + interval.tail) - 1.0, 0.0) / square)
 
 
 class SignTest:

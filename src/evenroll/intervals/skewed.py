@@ -32,6 +32,7 @@ def for_skewness(interval: Interval, value: float, n: int, times: float) -> Inte
     if not interval.skewness:
         return interval
     wider = times * interval.skewness**2 / n
+    tail = (1.0 + interval.tail) * (1.0 + wider) - 1.0
     if interval.skewness < 0.0:
-        return replace(interval, low=interval.low - wider * max(value - interval.low, 0.0))
-    return replace(interval, high=interval.high + wider * max(interval.high - value, 0.0))
+        return replace(interval, low=interval.low - wider * max(value - interval.low, 0.0), tail=tail)
+    return replace(interval, high=interval.high + wider * max(interval.high - value, 0.0), tail=tail)
