@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -31,6 +32,8 @@ def test_the_best_wins_and_others_drop_out() -> None:
     assert found.value == found.fresh.value
     assert "good is the best of 4" in found.in_words()
     assert "fresh episodes it is worth" in found.in_words()
+    askew = replace(found, fresh=replace(found.fresh, value=10.0, low=4.0, high=12.0))
+    assert "it is worth 10 (4 … 12)." in askew.in_words()  # no ± for an interval that reaches farther on one side
     assert str(found).startswith("good is the best, ")
 
 

@@ -174,6 +174,9 @@ def test_the_best_model_is_replaced_when_another_is_shown_to_be_better() -> None
     ):  # fmt: skip
         new = result_of(value, half)
         assert (shown._is_better(new, old), larger._is_better(new, old)) == (by_shown, by_larger)
+    low_tail = replace(result_of(15.1, 4.0), low=9.1)  # the end that faces the old one lies 6 away: √(6² + 3²) > 5.1
+    high_tail = replace(result_of(15.1, 4.0), high=99.0)  # the other end does not matter
+    assert (shown._is_better(low_tail, old), shown._is_better(high_tail, old)) == (False, True)
     with pytest.raises(SpecError, match='"shown" or "larger"'):
         EvalCallback(env, best="luckiest")
 

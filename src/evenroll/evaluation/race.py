@@ -39,7 +39,7 @@ from evenroll.intervals.independent import NoInterval
 from evenroll.intervals.sequential import FIRST, for_rare_failures, levels, looks
 from evenroll.samplers.table import SamplerLike
 from evenroll.text.calls import written_call
-from evenroll.text.numbers import precise
+from evenroll.text.numbers import with_interval
 from evenroll.text.specs import whole_number
 
 if TYPE_CHECKING:
@@ -164,10 +164,8 @@ class Race(Presented):
         else:
             text = f"After {self.rounds} rounds it is open which is best: {self.winner} leads, {_listed(left)} may be better"
         if self.fresh is not None:
-            half = self.fresh.half_width or 0.0
-            text += f". On {self.fresh.episodes} fresh episodes it is worth {precise(self.fresh.value, half)}"
-            if self.fresh.half_width is not None:
-                text += f" ± {self.fresh.half_width:.2g}"
+            worth = with_interval(self.fresh.value, self.fresh.low, self.fresh.high)
+            text += f". On {self.fresh.episodes} fresh episodes it is worth {worth}"
         else:
             text += ". Its value is that of the race, in which it was the luckiest too, so expect a little less"
         return text + ("; it was interrupted." if self.interrupted else ".")

@@ -137,11 +137,14 @@ class EvalCallback(Original):
         return going
 
     def _is_better(self, new: Evaluation, old: Evaluation) -> bool:
-        """Whether a model replaces the best one. Where one of the two has no interval, nothing can be shown."""
+        """Whether a model replaces the best one. Where one of the two has no interval, nothing can be shown.
+
+        What counts are the ends that face each other: intervals of skewed returns reach farther on one side.
+        """
         apart = new.value - old.value
-        if self.best == "larger" or new.half_width is None or old.half_width is None:
+        if self.best == "larger" or new.low is None or old.high is None:
             return apart > 0.0
-        return apart > math.hypot(new.half_width, old.half_width)
+        return apart > math.hypot(new.value - new.low, old.high - old.value)
 
     def _write(self, result: Evaluation) -> None:
         """`evaluations.npz`, as Stable-Baselines3 writes it: returns and lengths of all episodes of all evaluations."""
