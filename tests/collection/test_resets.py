@@ -46,10 +46,10 @@ def either(observation: Any) -> list[float]:
 
 def test_how_many_there_are_by_default() -> None:
     rule = Resets()
-    assert rule.wanted(steps=2000, seconds=1.0, one=1e-5) == 200
+    assert rule.wanted(steps=2000, seconds=1.0, one=1e-5) == 666
     assert rule.wanted(steps=10**9, seconds=1e9, one=1e-5) == 1 << 14
-    assert rule.wanted(steps=2000, seconds=1.0, one=2e-3) == 32  # 50 fit into a tenth of the time
-    assert rule.wanted(steps=2000, seconds=0.01, one=2e-3) == 16  # 25 fit into a moment
+    assert rule.wanted(steps=2000, seconds=10.0, one=2e-3) == 256  # 500 fit into a tenth of the time
+    assert rule.wanted(steps=2000, seconds=0.01, one=2e-3) == 64  # 125 fit into a moment
     assert rule.why is None
     assert rule.wanted(steps=10**6, seconds=3600.0, one=1.0) == 0  # somebody carries the robot back
     assert "resets=" in str(rule.why)
@@ -98,8 +98,8 @@ class SlowToSeed(Begun):
 
 
 def test_what_counts_is_how_long_a_reset_takes_without_a_seed() -> None:
-    """With seeds only about 0.8 s / 10 / 0.004 s = 20 resets would have fitted, so 16 would have been made."""
-    assert evenroll.evaluate(SlowToSeed(), either, episodes=200).resets == 100
+    """With seeds only 0.25 s / 0.004 s = 62 resets would have fitted, so 32 would have been made."""
+    assert evenroll.evaluate(SlowToSeed(), either, episodes=200).resets == 333
 
 
 @pytest.mark.parametrize("make", [gym.vector.SyncVectorEnv, None])

@@ -54,7 +54,7 @@ NormalizeOption = Annotated[
 ResetsOption = Annotated[
     int | None,
     typer.Option(
-        help="Further resets that show which starts there are; 0: none. Default: one for 10 steps, if they are quick.",
+        help="Further resets that show which starts there are; 0: none. Default: one for 3 steps, if they are quick.",
         min=0,
         metavar="N",
     ),

@@ -20,10 +20,10 @@ from evenroll.adapters.spaces import Observations
 from evenroll.adapters.start_seeds import start_seed
 from evenroll.adapters.vector_environments import as_lanes
 
-STEPS_PER_RESET = 10  # without a word of the user: where a reset takes as long as a step, that is a tenth of the time
+STEPS_PER_RESET = 3  # without a word of the user, if time allows; what a mean over M resets adds falls with 1/M (docs/starts.md)
 MOST = 1 << 14  # further resets without a word of the user: more hardly help; a choice
 SHARE = 0.1  # of the collecting time, at most, goes into further resets without a word of the user
-MOMENT = 0.05  # seconds that nobody misses: within them the number of resets does not depend on the machine
+MOMENT = 0.25  # seconds that nobody misses: within them the number of resets does not depend on the machine
 SLOW = 0.02  # seconds; a reset that takes longer may be a person who carries a robot back
 TRIED = 8  # further resets that are made to see how long one takes without a seed; a choice
 FIRST, FIRST_OF_LANES = 1 << 30, 1 << 20  # numbers that no start of an episode has
@@ -54,7 +54,7 @@ class Resets:
     def wanted(self, steps: int, seconds: float, one: float) -> int:
         """How many there should be in all after this many steps, which took this long, if one reset takes `one` seconds.
 
-        By default: one for every 10 steps, as long as that takes at most a tenth of the collecting time, or 0.05 s, and none
+        By default: one for every 3 steps, as long as that takes at most a tenth of the collecting time, or 0.25 s, and none
         where a single reset is slow. If time is what limits them, their number is a power of two, so that it seldom differs
         from one run to the next.
         """

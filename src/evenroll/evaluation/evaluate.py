@@ -112,8 +112,8 @@ def evaluate(
                 so that the whole becomes on-policy.
     deterministic  take the policy's likeliest actions. Then there is nothing to balance.
     resets      how many further resets show which starts there are; no step is taken from them, and the luck of the starts
-                is taken out of the estimate (docs/starts.md). By default one for every 10 steps, as long as that takes at
-                most a tenth of the collecting time or 0.05 s, and none where a reset takes longer than 0.02 s, as a robot's
+                is taken out of the estimate (docs/starts.md). By default one for every 3 steps, as long as that takes at
+                most a tenth of the collecting time or 0.25 s, and none where a reset takes longer than 0.02 s, as a robot's
                 does.
                 With 0 there are none.
     half_width  stop as soon as the interval is this narrow: a number, or "5%" of the value. Then `episodes` is the most to
