@@ -40,8 +40,18 @@ from evenroll.evaluation.evaluate import evaluate
 from evenroll.evaluation.pairs import Fitted, fitted, side_of, sources_for
 from evenroll.evaluation.race import best
 from evenroll.intervals.independent import Interval
-from evenroll.intervals.sequential import FIRST, SignTest, fixed_size, for_rare_failures, levels, looks, paired_shares
+from evenroll.intervals.sequential import (
+    FIRST,
+    HOPELESS,
+    PATIENT,
+    chance_to_decide,
+    fixed_size,
+    for_rare_failures,
+    levels,
+    looks,
+)
 from evenroll.intervals.skewed import for_skewness
+from evenroll.intervals.success_pairs import paired_shares, success_test
 
 EFFECTS = (0.25, 0.5, 1.0)
 OTHER_LUCK = 500_000  # is added to the seed of the second of two equal policies
@@ -307,14 +317,15 @@ def _outcome_run(rng: np.random.Generator, first: float, second: float, most: in
     """(verdict, pairs, low, high) of one run, looked at after every pair, as evaluation/deciding.py does."""
     a, b = rng.random(most) < first, rng.random(most) < second
     wins, losses = np.cumsum(a & ~b), np.cumsum(b & ~a)
-    test = SignTest(most, 0.05)
     when = looks(most)
-    steps = dict(zip(when, levels(when, 0.05), strict=True))
-    for n in when:
+    test = success_test(when, 0.05)
+    for n, level in zip(when, levels(when, 0.05), strict=True):
         w, x = int(wins[n - 1]), int(losses[n - 1])
         sign = test.look(n, w, x)
-        if sign or n == most:
-            low, high = paired_shares(w, x, n, steps[n])
+        gap, error = (w - x) / n, math.sqrt(max((w + x - (w - x) ** 2 / n) / n, 1.0 / n) / n)
+        hopeless = n >= PATIENT * most and chance_to_decide(gap, error, n, most, (0.0, 0.0), lucky=1.0) <= HOPELESS
+        if sign or hopeless or n == most:
+            low, high = paired_shares(w, x, n, level)
             if sign:
                 low, high = (max(low, 0.0), high) if sign > 0 else (low, min(high, 0.0))
             else:

@@ -12,15 +12,12 @@ from scipy import special, stats
 
 from evenroll.intervals.independent import Interval
 from evenroll.intervals.sequential import (
-    FIRST,
     KEPT,
-    SignTest,
     chance_to_decide,
     fixed_size,
     for_rare_failures,
     levels,
     looks,
-    paired_shares,
     spent,
 )
 from evenroll.intervals.skewed import for_skewness, second_order
@@ -82,72 +79,6 @@ def test_looking_after_every_pair_misleads_no_more_often_than_allowed(base_seed:
     t = np.abs(sums[:, at - 1]) / np.sqrt(at) / spread
     estimated = float((2 * stats.t.sf(t, at - 1) < limit).any(axis=1).mean())
     assert estimated < 0.05 + 0.006
-
-
-@pytest.mark.parametrize("moving", ["always", "often", "seldom"])
-def test_the_sign_test_is_exact(moving: str) -> None:
-    """All walks of 14 pairs are enumerated, given in which pairs one policy alone succeeds."""
-    most = 14
-    moves = {"always": [True] * most, "often": [i % 3 != 1 for i in range(most)], "seldom": [i in (2, 5, 6, 13) for i in
-             range(most)]}[moving]  # fmt: skip
-    places = [i for i, one in enumerate(moves) if one]
-    wrong = total = 0
-    for signs in itertools.product((1, -1), repeat=len(places)):
-        test, walk = SignTest(most, 0.1), np.zeros(most, dtype=int)
-        walk[places] = signs
-        wins, losses = np.cumsum(walk > 0), np.cumsum(walk < 0)
-        total += 1
-        for n in range(FIRST, most + 1):
-            verdict = test.look(n, int(wins[n - 1]), int(losses[n - 1]))
-            if verdict:
-                assert verdict == np.sign(wins[n - 1] - losses[n - 1])
-                wrong += 1
-                break
-    assert wrong / total <= 0.1
-    if moving == "always":
-        assert wrong / total > 0.06  # it is not merely silent
-    walk = np.zeros(most, dtype=int)
-    walk[places] = [1, -1] * (len(places) // 2) + [1] * (len(places) % 2)
-    test = SignTest(most, 0.1)
-    for n in range(FIRST, most + 1):  # this walk never leaves, and what all looks have spent is what was enumerated
-        assert test.look(n, int((walk[:n] > 0).sum()), int((walk[:n] < 0).sum())) == 0
-    assert test.used == pytest.approx(wrong / total, abs=1e-12)
-
-
-def test_the_sign_test_knows_when_nothing_can_be_told_any_more() -> None:
-    test = SignTest(20, 0.05)
-    assert test.look(10, 2, 2) == 0
-    assert test.can_still_tell(10, 2, 2)
-    assert test.look(18, 4, 4) == 0
-    assert not test.can_still_tell(18, 4, 4)
-
-
-def test_the_interval_of_a_difference_of_rates() -> None:
-    """Ends are where the score test is at its limit; 44 pairs with one discordant."""
-    low, high = paired_shares(0, 1, 44, 0.05)
-    assert low == pytest.approx(-0.118, abs=0.002)
-    assert high == pytest.approx(0.061, abs=0.002)
-    assert paired_shares(8, 2, 20, 0.05) == pytest.approx(tuple(-x for x in reversed(paired_shares(2, 8, 20, 0.05))))
-    low, high = paired_shares(0, 0, 20, 0.05)
-    assert low == pytest.approx(-high)
-    assert paired_shares(5, 0, 5, 0.05)[1] == 1.0
-    wide = paired_shares(8, 2, 20, 0.005)
-    assert wide[0] < paired_shares(8, 2, 20, 0.05)[0] < 0.3 < paired_shares(8, 2, 20, 0.05)[1] < wide[1]
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("rates", [(0.05, 0.02), (0.5, 0.3), (0.98, 0.9)])
-def test_the_interval_of_a_difference_of_rates_covers(rates: tuple[float, float], base_seed: int) -> None:
-    """4,000 times 30 independent pairs: a 95 % interval holds in at least 94 %, less 4 standard errors of 0.0038, thrice.
-    P(false) ≤ 1e-4. Catches one that is a fifth too narrow (88 %)."""
-    rng = np.random.default_rng(base_seed)
-    a, b = (rng.random((4000, 30)) < rate for rate in rates)
-    wins, losses = (a & ~b).sum(axis=1), (b & ~a).sum(axis=1)
-    held = 0
-    for (w, x), times in zip(*np.unique(np.stack([wins, losses], 1), axis=0, return_counts=True), strict=True):
-        low, high = paired_shares(int(w), int(x), 30, 0.05)
-        held += int(times) * (low <= rates[0] - rates[1] <= high)
-    assert held / 4000 > 0.94 - 4 * 0.0038
 
 
 def test_looks_are_wider_towards_the_long_tail() -> None:

@@ -20,7 +20,7 @@ from evenroll.adapters.spaces import Observations
 from evenroll.adapters.start_seeds import start_seed
 from evenroll.adapters.vector_environments import as_lanes
 
-STEPS_PER_RESET = 3  # without a word of the user, if time allows; what a mean over M resets adds falls with 1/M (docs/starts.md)
+STEPS_PER_RESET = 3  # without a word of the user, if time allows: M of them add n/M of what starts explain (docs/starts.md)
 MOST = 1 << 14  # further resets without a word of the user: more hardly help; a choice
 SHARE = 0.1  # of the collecting time, at most, goes into further resets without a word of the user
 MOMENT = 0.25  # seconds that nobody misses: within them the number of resets does not depend on the machine

@@ -15,13 +15,13 @@ from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.sequential import (
     FIRST,
     HOPELESS,
-    SignTest,
+    PATIENT,
     chance_to_decide,
     for_rare_failures,
     levels,
     looks,
-    paired_shares,
 )
+from evenroll.intervals.success_pairs import paired_shares, success_test
 from evenroll.text.specs import whole_number
 
 FIRST_BETTER, SECOND_BETTER, ALIKE, UNDECIDED = "first", "second", "alike", "undecided"
@@ -95,7 +95,7 @@ class Looking:
         self.confidence = confidence
         self.when = looks(most, whole_groups(sources[0]))
         self.levels = dict(zip(self.when, levels(self.when, 1.0 - confidence), strict=True))
-        self.signs = SignTest(most, 1.0 - confidence) if quantity == "success" and question.one_threshold else None
+        self.signs = success_test(self.when, 1.0 - confidence) if quantity == "success" and question.one_threshold else None
 
     def level_at(self, pairs: int) -> float:
         """The level of the last look that this many pairs have had."""
@@ -131,7 +131,7 @@ class Looking:
             return Decided(n, verdict, found, level, None)
         if n >= self.most:
             return Decided(n, UNDECIDED, found, level, f"{self.most} pairs were not enough")
-        return Decided(n, UNDECIDED, found, level, self._hopeless(sides, found, n))
+        return Decided(n, UNDECIDED, found, level, self._hopeless(found, n))
 
     def _return(self, sides: Sequence[Side], level: float) -> tuple[Compared, str | None]:
         found = compared(sides[0], sides[1], 1.0 - level)
@@ -162,19 +162,19 @@ class Looking:
         made = Interval(low, high, self.confidence, "binomial")
         return Compared((wins - losses) / n, made, float(np.sqrt(max(shares, 1.0 / n) / n))), verdict
 
-    def _hopeless(self, sides: Sequence[Side], found: Compared, n: int) -> str | None:
+    def _hopeless(self, found: Compared, n: int) -> str | None:
         """Why going on is not worth while; None if it is."""
-        text = f"a verdict within {self.most} pairs is out of reach"
-        if self.signs is not None:
-            if n < self.most / 2:
-                return None  # half of the pairs can still turn it
-            return None if self.signs.can_still_tell(n, *wins_and_losses(sides)) else text
         if self.question.margin > 0.0 and not self.question.gate:
             return None  # that both are alike may still be shown
-        if isinstance(found.interval, NoInterval) or n < self.most / 2:
+        if isinstance(found.interval, NoInterval) or n < self.most * PATIENT:
             return None
-        chance = chance_to_decide(found.value, found.error, n, self.most, self.question.bounds)
-        return None if chance > HOPELESS else f"{text}: its chance is below {HOPELESS:.0%}"
+        lucky = {"lucky": 1.0} if self.quantity == "success" else {}  # success rates are not learnt better with time
+        chance = chance_to_decide(found.value, found.error, n, self.most, self.question.bounds, **lucky)
+        return (
+            None
+            if chance > HOPELESS
+            else f"a verdict within {self.most} pairs is unlikely: its chance is below {HOPELESS:.0%}"
+        )
 
 
 def wins_and_losses(sides: Sequence[Side]) -> tuple[int, int]:

@@ -17,12 +17,11 @@ estimates the spread from n values uses the same levels with Student's distribut
 often than α(N) (docs/experiments-deciding.md). The interval of each look is a *repeated confidence interval* (Jennison and
 Turnbull 1989): all of them together hold the truth with probability 1 − α.
 
-Success and failure need no approximation: `SignTest`.
+Success and failure need no approximation: intervals/success_pairs.py.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Callable
@@ -40,7 +39,8 @@ BEFORE = 2.5  # pairs at which log n begins to spend; a choice, half of the firs
 SKEWED = 16.0  # how much skewness widens the intervals of returns; of 0, 8 and 16 (docs/experiments-deciding.md)
 POINTS = 201  # of the grid that the density lives on; with 1,201 no level changes by more than 1 %
 LUCKY = 0.7  # how much more than √n the error may gain until the last look; a choice
-HOPELESS = 0.01  # below this chance of a verdict more pairs are not collected; a choice
+HOPELESS = 0.1  # below this chance of a verdict more pairs are not collected; docs/experiments-deciding.md
+PATIENT = 1 / 3  # the share of all pairs before which nothing is called hopeless; a choice
 MOST_FIXED = 1e9  # pairs; a test that needs more is not worth telling
 FEW_FIXED = 1000  # pairs up to which Student's distribution matters
 
@@ -102,75 +102,17 @@ def for_rare_failures(interval: Interval, value: float, n: int) -> Interval:
     return for_skewness(interval, value, n, max((1.0 + SKEWED * square) / (1.0 + interval.tail) - 1.0, 0.0) / square)
 
 
-class SignTest:
-    """Which of two policies succeeds more often, exactly, whatever their rates are.
-
-    Only pairs with one success tell. If both policies succeed equally often, either side wins such a pair with probability
-    ½, whatever else happened. So wins − losses is a fair walk, given in which pairs it moves. The distribution of walks that
-    have not left is kept from look to look, and at each look the walk may leave where that costs no more than α(n).
-    What is not used at one look, because a walk takes whole steps, is there for the next.
-    """
-
-    def __init__(self, most: int, alpha: float) -> None:
-        self.most, self.alpha, self.used = most, alpha, 0.0
-        self.moves, self.chance = 0, np.ones(1)  # chance[moves + s] of a walk that stands at s and has not left
-
-    def look(self, n: int, wins: int, losses: int) -> int:
-        """1 if the first is shown to succeed more often, −1 if the second is, 0 if neither is. Looks go forward in n."""
-        for _ in range(wins + losses - self.moves):
-            self.chance = np.convolve(self.chance, (0.5, 0.0, 0.5))
-        self.moves = wins + losses
-        distance = np.abs(np.arange(-self.moves, self.moves + 1))
-        allowed = spent(n, self.most, self.alpha) / KEPT - self.used  # exact, so nothing is kept back
-        far = np.bincount(distance, self.chance)[::-1].cumsum()[::-1]  # P(|s| ≥ 0), P(|s| ≥ 1), …
-        enough = int(np.searchsorted(-far, -allowed))  # the smallest distance that is rare enough
-        self.used += float(far[enough]) if enough < len(far) else 0.0
-        self.chance = np.where(distance >= enough, 0.0, self.chance)
-        return int(np.sign(wins - losses)) if abs(wins - losses) >= enough else 0
-
-    def can_still_tell(self, n: int, wins: int, losses: int) -> bool:
-        """Whether a verdict is possible at all if every pair to come is won by the side that leads."""
-        ahead = copy.deepcopy(self)
-        most, least = max(wins, losses), min(wins, losses)
-        return any(ahead.look(n + i, most + i, least) for i in range(1, self.most - n + 1))
-
-
-def paired_shares(wins: int, losses: int, n: int, level: float) -> tuple[float, float]:
-    """The interval of the difference of two success rates, from n pairs (Tango 1998): those d that a score test at this
-    two-sided level does not reject."""
-    from scipy import special
-
-    z = -float(special.ndtri(level / 2))
-
-    def away(d: float) -> float:
-        """The score statistic of d: how far the pairs are above it, in standard errors under it."""
-        b = -wins - losses + (2 * n - wins + losses) * d
-        rate = (math.sqrt(max(b * b + 8 * n * losses * d * (1.0 - d), 0.0)) - b) / (
-            4 * n
-        )  # of pairs that only the second wins
-        error = math.sqrt(max(n * (2.0 * rate + d * (1.0 - d)), 1e-12))
-        return (wins - losses - n * d) / error
-
-    found = (wins - losses) / n
-    ends = []
-    for edge, sign in ((-1.0, 1.0), (1.0, -1.0)):
-        inner, outer = found, edge
-        for _ in range(60):
-            middle = (inner + outer) / 2
-            inner, outer = (middle, outer) if sign * away(middle) <= z else (inner, middle)
-        ends.append(outer)
-    return ends[0], ends[1]
-
-
-def chance_to_decide(value: float, error: float, n: int, most: int, bounds: tuple[float, float]) -> float:
+def chance_to_decide(
+    value: float, error: float, n: int, most: int, bounds: tuple[float, float], lucky: float = LUCKY
+) -> float:
     """How likely the last look will find the difference outside the bounds, (−margin, margin), judging by what is there.
 
     The estimate at the last look is expected at the present one, ± what is not known yet. Its error may fall faster than
-    √n, because balancing and what is learnt of actions get better: it is taken to fall to LUCKY of that.
+    √n, because balancing and what is learnt of actions get better: it is taken to fall to a share `lucky` of that.
     """
     from scipy import special
 
-    last = LUCKY * error * math.sqrt(n / most)
+    last = lucky * error * math.sqrt(n / most)
     spread = math.sqrt(max(error**2 - last**2, 0.0))
     if spread == 0.0:
         return 0.0 if bounds[0] <= value <= bounds[1] else 1.0
