@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -189,14 +190,10 @@ class _Fit:
             for s in self.others(k):
                 for j in range(A.shape[1]):
                     right[:, :, j] += self.own[s].T @ (self.scores[s] * A[s, j : j + 1])
-        result = np.empty((A.shape[1], len(ridges), count, m))
-        for j, ridge in enumerate(ridges):
-            if self.discrete:
-                for c in range(count):
-                    result[:, j, c] = _solve(H[c], right[:, c], ridge).T
-            else:
-                result[:, j] = _solve(H[0], right.reshape(m, -1), ridge).reshape(m, count, -1).transpose(2, 1, 0)
-        return result
+        if self.discrete:
+            return _solve_all(H, right.transpose(1, 0, 2), ridges).transpose(3, 0, 1, 2)
+        found = _solve_all(H, right.reshape(1, m, -1), ridges)
+        return found.reshape(len(ridges), m, count, -1).transpose(3, 0, 2, 1)
 
     def explained(self, weights: np.ndarray, k: int) -> np.ndarray:
         """Σ_t γᵗ Â(s_t, a_t) of the episodes of the k-th fold, [episodes, λ, ridge]."""
@@ -256,6 +253,13 @@ def _backwards_kernel(errors: Any, ends: Any, lambdas: Any, result: Any) -> None
 
 def _solve(H: np.ndarray, g: np.ndarray, ridge: float) -> np.ndarray:
     """H⁻¹g with a ridge."""
-    H = H.copy()
-    H[np.diag_indices_from(H)] += ridge * max(float(np.trace(H)) / len(H), 1e-300)
-    return np.asarray(patiently(np.linalg.solve, H, g))
+    return np.asarray(_solve_all(H[None], g[None, :, None], (ridge,))[0, 0, :, 0])
+
+
+def _solve_all(H: np.ndarray, g: np.ndarray, ridges: Sequence[float]) -> np.ndarray:
+    """H⁻¹g [ridges, matrices, m, …] of some matrices H [matrices, m, m] and sides g [matrices, m, …], with every ridge."""
+    m = H.shape[-1]
+    firm = np.array([[ridge * max(float(np.trace(one)) / m, 1e-300) for one in H] for ridge in ridges])
+    firmed = np.repeat(H[None], len(ridges), axis=0)
+    firmed.reshape(*firm.shape, m * m)[:, :, :: m + 1] += firm[:, :, None]
+    return np.asarray(patiently(np.linalg.solve, firmed, np.broadcast_to(g, (len(ridges), *g.shape))))

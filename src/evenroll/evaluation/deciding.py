@@ -170,11 +170,8 @@ class Looking:
             return None
         lucky = {"lucky": 1.0} if self.quantity == "success" else {}  # success rates are not learnt better with time
         chance = chance_to_decide(found.value, found.error, n, self.most, self.question.bounds, **lucky)
-        return (
-            None
-            if chance > HOPELESS
-            else f"a verdict within {self.most} pairs is unlikely: its chance is below {HOPELESS:.0%}"
-        )
+        unlikely = f"a verdict within {self.most} pairs is unlikely: its chance is below {HOPELESS:.0%}"
+        return None if chance > HOPELESS else unlikely
 
 
 def wins_and_losses(sides: Sequence[Side]) -> tuple[int, int]:
