@@ -1,6 +1,7 @@
 """How often verdicts are wrong, and how many episodes they take: the proof behind docs/experiments-deciding.md.
 
     python -m tools.deciding outcomes                                # success rates, P from 0.02 to 0.98, independent
+    python -m tools.deciding successes                               # the same of episodes that a sampler has collected
     python -m tools.deciding tracks cartpole --sampler auto --runs 300 --pairs 100 --store tracks
     python -m tools.deciding tracks CartPole-v1 --policy model.zip --gamma 0.99 --sampler auto --runs 300 --store tracks
     python -m tools.deciding wrong tracks/*.npz                      # of equal policies
@@ -29,6 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from scipy import stats
 
@@ -36,6 +38,7 @@ from evenroll.adapters.loading import load_any_policy, load_domain, load_environ
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.estimators.score_regression import ScoreRegression, score_regression
 from evenroll.estimators.skewness import skewness
+from evenroll.evaluation.deciding import UNDECIDED, Looking, Question
 from evenroll.evaluation.evaluate import evaluate
 from evenroll.evaluation.pairs import Fitted, fitted, side_of, sources_for
 from evenroll.evaluation.race import best
@@ -52,8 +55,10 @@ from evenroll.intervals.sequential import (
 )
 from evenroll.intervals.skewed import for_skewness
 from evenroll.intervals.success_pairs import paired_shares, success_test
+from evenroll.policies import TabularSoftmax
 
 EFFECTS = (0.25, 0.5, 1.0)
+RATES = (0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98)  # of success
 OTHER_LUCK = 500_000  # is added to the seed of the second of two equal policies
 
 
@@ -126,11 +131,24 @@ class Tracks:
         verdict, taken = np.zeros(len(self.gaps), dtype=int), np.full(len(self.gaps), most)
         for run in range(len(self.gaps)):
             for i in at:
-                found = self.interval(run, i, steps[int(self.when[i])], plain)
+                n = int(self.when[i])
+                found = self.interval(run, i, steps[n], plain)
                 if found is not None and (found[0] + shift > 0.0 or found[1] + shift < 0.0):
-                    verdict[run], taken[run] = (1 if found[0] + shift > 0.0 else -1), self.when[i]
+                    verdict[run], taken[run] = (1 if found[0] + shift > 0.0 else -1), n
+                    break
+                if found is not None and n >= PATIENT * most and self._chance(run, i, most, shift, plain) <= HOPELESS:
+                    taken[run] = n
                     break
         return verdict, taken
+
+
+    def _chance(self, run: int, i: int, most: int, shift: float, plain: bool) -> float:
+        """How likely there will be a verdict, as evaluation/deciding.py sees it."""
+        n, (value, error) = int(self.when[i]), self.values[run, i, :2]
+        if not plain:
+            return chance_to_decide(value + shift, error, n, most, (0.0, 0.0))
+        gaps = self.gaps[run, :n]
+        return chance_to_decide(gaps.mean() + shift, gaps.std(ddof=1) / math.sqrt(n), n, most, (0.0, 0.0), lucky=1.0)
 
 
 def wrong(arguments: argparse.Namespace) -> None:
@@ -180,7 +198,7 @@ def outcomes(arguments: argparse.Namespace) -> None:
     """Success rates on independent data: wrong verdicts, coverage when stopped, and episodes against Barnard's test."""
     rng = np.random.default_rng(arguments.seed)
     count = runs = 0
-    for rate in (0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98):
+    for rate in RATES:
         for most in (50, 200):
             found = [_outcome_run(rng, rate, rate, most) for _ in range(arguments.runs)]
             wrong_ones, held = sum(v != 0 for v, _, _, _ in found), sum(low <= 0.0 <= high for _, _, low, high in found)
@@ -206,6 +224,48 @@ def outcomes(arguments: argparse.Namespace) -> None:
         print(f"{first} against {second}: Barnard {fixed} of each, here {taken:.1f} ({taken / fixed:.2f}), most {low}, "
               f"power {reached:.2f}, interval holds {held:.3f}", flush=True)  # fmt: skip
     print(f"mean ratio {np.mean(ratios):.3f}")
+
+
+class Attempt(gym.Env[int, int]):
+    """Three steps with two actions each. The more often the second one is taken, the likelier is a success; P on average."""
+
+    observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self.t, self.luck = rate, 0, 0.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t, self.luck = 0, 0.0
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        self.t, self.luck = self.t + 1, self.luck + int(action) - 0.5
+        if self.t < 3:
+            return self.t, 0.0, False, False, {}
+        chance = self.rate + 0.6 * min(self.rate, 1.0 - self.rate) * self.luck  # luck is 1.5 at most
+        won = bool(self.np_random.random() < chance)
+        return 0, float(won), True, False, {"is_success": won}
+
+
+def successes(arguments: argparse.Namespace) -> None:
+    """How often two equal policies are told apart by their success, on-policy and balanced, looked at as `difference` does."""
+    policy = TabularSoftmax(np.zeros((3, 2)))
+    for sampler in ("os", "auto"):
+        count = runs = 0
+        for rate in RATES:
+            env, told = Attempt(rate), 0
+            for run in range(arguments.runs):
+                sources = [
+                    sources_for(env, [policy], sampler, [None], gamma=None, seed=seed, horizon=None, deterministic=False,
+                                resets=0)[0]
+                    for seed in (arguments.seed + run, arguments.seed + OTHER_LUCK + run)
+                ]  # fmt: skip
+                looking = Looking(sources, Question(), arguments.most, 0.95, "success")
+                told += looking.run((0, 0), lambda n, found: None).verdict != UNDECIDED
+            count, runs = count + told, runs + arguments.runs
+            print(f"{sampler}, P = {rate}: wrong {_rate(told, arguments.runs)}", flush=True)
+        print(f"{sampler}: wrong {_rate(count, runs)} of {runs} runs", flush=True)
 
 
 def skewed(arguments: argparse.Namespace) -> None:
@@ -385,6 +445,11 @@ def main(words: Sequence[str] | None = None) -> None:
     one.add_argument("--runs", type=int, default=1000)
     one.add_argument("--seed", type=int, default=0)
     one.set_defaults(run=outcomes)
+    one = commands.add_parser("successes")
+    one.add_argument("--runs", type=int, default=300)
+    one.add_argument("--most", type=int, default=60)
+    one.add_argument("--seed", type=int, default=0)
+    one.set_defaults(run=successes)
     one = commands.add_parser("races")
     one.add_argument("env")
     one.add_argument("--policy", action="append", required=True)
