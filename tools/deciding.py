@@ -249,7 +249,7 @@ class Attempt(gym.Env[int, int]):
 
 
 def successes(arguments: argparse.Namespace) -> None:
-    """How often two equal policies are told apart by their success, on-policy and balanced, looked at as `difference` does."""
+    """How often two equal policies are told apart by their success, on-policy and balanced, as `difference` looks at it."""
     policy = TabularSoftmax(np.zeros((3, 2)))
     for sampler in ("os", "auto"):
         count = runs = 0

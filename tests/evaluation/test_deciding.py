@@ -75,6 +75,14 @@ def test_what_is_not_decided_says_why() -> None:
     assert "20 pairs" in found.undecided
     assert found.in_words().startswith("Undecided (")
     assert found.low < 0.0 < found.high
+    for quantity, env, first, second in (("return", Noisy(), 20, 21), ("success", Coin(), 5, 5)):  # worth the same
+        hopeless = [
+            evenroll.difference(env, Always(first), Always(second), until="decided", quantity=quantity, most=90, resets=0,
+                                seed=seed)
+            for seed in range(3)
+        ]  # fmt: skip
+        assert all(30 <= one.pairs <= 90 for one in hopeless if one.verdict == "undecided")
+        assert any("unlikely" in str(one.undecided) and one.pairs < 90 for one in hopeless)
     equal = evenroll.difference(Coin(), Always(10), Always(10), until="decided", most=12, resets=0)
     assert (equal.verdict, equal.low) == ("undecided", None)
     assert "cannot be told" in equal.in_words()
