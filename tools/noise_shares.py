@@ -21,7 +21,7 @@ from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.domains.domain import Domain
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.estimators.score_regression import action_part
+from evenroll.estimators.score_regression import action_parts
 from evenroll.estimators.variance_components import variance_components
 from evenroll.evaluation.noise import TOO_ROUGH
 from evenroll.samplers.table import get_sampler
@@ -40,7 +40,7 @@ def run(domain: Domain, sampler: str, episodes: int, seed: int) -> Rollouts:
 def known_share(domain: Domain, episodes: int) -> float:
     """The squared correlation of returns and C, with an Â from the other half of very many episodes."""
     data = run(domain, "os", episodes, 999)
-    C = action_part(data, domain.policy(), folds=2).apart
+    C = action_parts(data, domain.policy(), folds=2)[0].apart
     return max(float(np.corrcoef(C[:, way], data.returns)[0, 1] ** 2) for way in range(C.shape[1]) if np.ptp(C[:, way]) > 0)
 
 
