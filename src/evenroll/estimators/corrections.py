@@ -32,6 +32,7 @@ from evenroll.estimators.start_part import Starts
 
 HELD = 3.0  # how much slopes are held back; of 1, 3 and 6 it changes nothing at 64 episodes (docs/experiments-intervals.md)
 BETWEEN = 0.75  # where the best Â is taken to lie, from one learnt without an episode (0) to one learnt with it (1)
+ROUNDING = 1e-12  # a part that is smaller than this share of the values is rounding errors, and explains nothing
 FOLDS = 10  # groups of episodes; each is corrected with what the other nine tell; a choice
 MANY, FEW = 1000, 3  # of so many episodes two thirds teach as much as nine tenths, in a third of the time; a choice
 
@@ -136,10 +137,15 @@ def _together(part: ActionPart, chosen: Chosen) -> float:
 
 
 def best_way(values: np.ndarray, apart: np.ndarray) -> tuple[int, float]:
-    """(the column of C [n, K] that explains most of the values, its slope, held back as the module says)."""
+    """(the column of C [n, K] that explains most of the values, its slope, held back as the module says).
+
+    Where no action was taken twice, a table knows nothing of any, and its C are 0 but for rounding errors. They would have a
+    slope of 10¹⁵.
+    """
     y, X = values - values.mean(), apart - apart.mean(axis=0)
     power, along = np.einsum("ij,ij->j", X, X), X.T @ y
-    slopes = np.divide(np.maximum(along, 0.0), power, out=np.zeros(len(power)), where=power > 0.0)
+    sound = power > len(y) * (ROUNDING * float(np.abs(values).max(initial=0.0))) ** 2
+    slopes = np.divide(np.maximum(along, 0.0), power, out=np.zeros(len(power)), where=sound)
     explained = slopes * along
     way = int(explained.argmax())
     if explained[way] <= 0.0:
