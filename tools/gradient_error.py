@@ -13,7 +13,8 @@ actor:
     reinforce  the mean of G ∇ log π, where G is the discounted sum of the rewards to come, without a baseline
 
 The truth is the mean of the same estimate over many on-policy repeats, which are none of those compared. An error is the
-squared distance to the truth, relative to the truth's square. A method is a sampler, after which `@key=value,…` may say what
+squared distance to the truth, relative to the truth's square; where the truth cannot be told from 0, it is given as it is, and
+only the ratio of two methods means something. A method is a sampler, after which `@key=value,…` may say what
 is balanced otherwise than in `BalancedPPO`:
 
     gamma     the discount of the balance (1)
@@ -213,7 +214,8 @@ def table(task: str, methods: list[str], sizes: list[int], repeats: int, where: 
         right = truth[key] / m
         # The truth's own error is the variance of one repeat divided by m. It is in all squared distances, and taken off.
         noise = (truth[f"{key}-square"] / m - right @ right) / (m - 1)
-        scale = float(right @ right - noise)
+        square = float(right @ right - noise)
+        scale = square if square > noise else 1.0  # a gradient that cannot be told from 0 is no unit
         base: np.ndarray | None = None
         for method in methods:
             g = np.load(where / f"{task}-{method}.npz")[key][:repeats].astype(np.float64)
@@ -228,7 +230,7 @@ def table(task: str, methods: list[str], sizes: list[int], repeats: int, where: 
                 "error": float(squares.mean()), "error_se": float(squares.std(ddof=1) / math.sqrt(len(g))),
                 "ratio": ratio, "ratio_se": None if ratio is None or method == "os" else float(ratio * math.hypot(*spread)),
                 "bias_share": float((np.square(middle - right).sum() - inside / len(g) - noise) / scale / squares.mean()),
-                "truth_steps": m * max(sizes), "truth_noise": float(noise / scale),
+                "truth_steps": m * max(sizes), "truth_noise": float(noise / scale), "relative": scale == square,
             })  # fmt: skip
     return rows
 
@@ -257,9 +259,10 @@ def main() -> None:
         rows += table(task, args.methods, args.steps, args.repeats, args.out)
     for row in rows:
         ratio = "" if row["ratio_se"] is None else f"  ratio {row['ratio']:.3f} ± {row['ratio_se']:.3f}"
+        absolute = "" if row["relative"] else " (not relative: the truth cannot be told from 0)"
         print(
-            f"{row['task']} {row['kind']} {row['steps']} {row['method']}: {row['error']:.3f} ± {row['error_se']:.3f}{ratio}"
-            f"  bias² {row['bias_share']:+.0%} of it"
+            f"{row['task']} {row['kind']} {row['steps']} {row['method']}: {row['error']:.3g} ± {row['error_se']:.2g}{ratio}"
+            f"  bias² {row['bias_share']:+.0%} of it{absolute}"
         )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
