@@ -13,9 +13,9 @@ actor:
     reinforce  the mean of G ∇ log π, where G is the discounted sum of the rewards to come, without a baseline
 
 The truth is the mean of the same estimate over many on-policy repeats, which are none of those compared. An error is the
-squared distance to the truth, relative to the truth's square; where the truth cannot be told from 0, it is given as it is, and
-only the ratio of two methods means something. A method is a sampler, after which `@key=value,…` may say what
-is balanced otherwise than in `BalancedPPO`:
+squared distance to the truth, relative to the truth's square. Where the truth cannot be told from 0, it is given as it is,
+and only the ratio of two methods means something. A method is a sampler, after which `@key=value,…` may say what is balanced
+otherwise than in `BalancedPPO`:
 
     gamma     the discount of the balance (1)
     cut       steps after which the balance takes a trajectory for ended, beside the episode's end (20; 0: never)
