@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import os
 import signal
 import sys
@@ -138,7 +139,7 @@ def main() -> None:
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     code: Any = 0
     warnings.showwarning = tell_warning
-    when_compiling(lambda: err.print(COMPILING, soft_wrap=True))
+    when_compiling(lambda: err.print(COMPILING, soft_wrap=True), afterwards=gc.freeze)
     try:
         words = sys.argv[1:] or ["--help"]
         code = only(words[0])(words, "evenroll", standalone_mode=False)

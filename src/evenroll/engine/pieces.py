@@ -33,7 +33,7 @@ from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
-from evenroll.engine.compiling import begins
+from evenroll.engine.compiling import begins, ends
 from evenroll.engine.guard import guarded
 from evenroll.engine.pace import insisting
 from evenroll.engine.sources import compiled_sources_digest
@@ -77,6 +77,7 @@ def _no_garbage() -> Iterator[None]:
     try:
         yield
     finally:
+        ends()
         if was_on:
             gc.enable()
 
