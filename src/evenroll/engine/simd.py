@@ -244,14 +244,29 @@ else:
         return a.number(a, a), codegen
 
 
-def over_columns(size: int) -> Callable[[Callable[[int], Any]], Any]:
+def over_columns(size: int, padded: bool = False) -> Callable[[Callable[[int], Any]], Any]:
     """Turn `body(size)`, which works on one block from a first column on, into a function of (columns, lanes, …).
 
     The result works on all columns: in blocks of `size` registers, then in single registers, then number by number.
+
+    padded  whether the columns always fill whole registers, so that there is nothing to compile for single numbers
     """
 
     def loop(body: Callable[[int], Any]) -> Any:
-        block, register, number = (helper(optimised=True, forceinline=True)(body(s)) for s in (size, 1, 0))
+        sizes = (size, 1) if padded else (size, 1, 0)
+        block, register, *left = (helper(optimised=True, forceinline=True)(body(s)) for s in sizes)
+
+        @helper(optimised=True, forceinline=True)
+        def registers_only(n: int, lanes: int, *rest: Any) -> None:
+            blocks = n - n % (size * lanes)
+            for o in range(0, blocks, size * lanes):
+                block(o, *rest)
+            for o in range(blocks, n, lanes):
+                register(o, *rest)
+
+        if padded:
+            return registers_only
+        (number,) = left
 
         @helper(optimised=True, forceinline=True)
         def columns(n: int, lanes: int, *rest: Any) -> None:

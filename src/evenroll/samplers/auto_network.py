@@ -160,19 +160,14 @@ def learn_network(policy: PolicyView, sampler: SamplerView, lanes: int, x: Float
     D, psi, P_psi, S, beta, P = _vectors(policy, sampler)
     surprise = _surprise(policy, sampler)
     active = policy.index  # scratch: the features that are not 0
-    count = 0
-    for j in range(0, D, lanes):
-        some = load(psi, j, 1)
-        count = list_positive(some, multiply(some, splat(narrow(-1.0, psi), 1)), j, active, count)
+    count = _list_nonzero(D, lanes, psi, active)
     active[count] = width
-    rows = _rows(policy, sampler)
     _combine(D, lanes, D, count, active, psi, P, P_psi)
     w = at_once(k, memory.times)
-    for r in range(rows):
-        now = expected[r] + w * (x[r] - expected[r])
-        _add(D, lanes, narrow(now, psi), psi, shift(S, r * D))
-        _add(D, lanes, narrow(now, psi), P_psi, shift(beta, r * D))
-        _add(D, lanes, narrow(x[r] - now, psi), psi, shift(surprise, r * D))
+    for r in range(_rows(policy, sampler)):
+        now, o = expected[r] + w * (x[r] - expected[r]), r * D
+        later = narrow(x[r] - now, psi)
+        _learn(D, lanes, narrow(now, psi), later, psi, P_psi, shift(S, o), shift(beta, o), shift(surprise, o))
     K = shift(x, n)
     inverse = shift(K, width * width)
     plenty = k > EVERY_STEP * width
@@ -246,7 +241,17 @@ def _solve(policy: PolicyView, sampler: SamplerView, lanes: int) -> None:
         _combine(D, lanes, D, width, active, shift(S, r * D), P, shift(beta, r * D))
 
 
-@over_columns(4)
+@helper
+def _list_nonzero(D: int, lanes: int, psi: Reals, active: Ints) -> int:
+    """List the features that are not 0. Returns how many there are."""
+    count = 0
+    for j in range(0, D, lanes):
+        some = load(psi, j, 1)
+        count = list_positive(some, multiply(some, splat(narrow(-1.0, psi), 1)), j, active, count)
+    return count
+
+
+@over_columns(4, padded=True)
 def _dot(size: int) -> Any:
     """result += Σ a b."""
 
@@ -266,7 +271,20 @@ def _add(size: int) -> Any:
     return columns
 
 
-@over_columns(8)
+@over_columns(4, padded=True)
+def _learn(size: int) -> Any:
+    """S += now ψ, β += now Pψ, Δ += later ψ."""
+
+    def columns(o: int, now: float, later: float, psi: Reals, P_psi: Reals, S: Reals, beta: Reals, delta: Reals) -> None:
+        y, some = splat(now, size), load(psi, o, size)
+        store(S, o, fma(y, some, load(S, o, size)))
+        store(beta, o, fma(y, load(P_psi, o, size), load(beta, o, size)))
+        store(delta, o, fma(splat(later, size), some, load(delta, o, size)))
+
+    return columns
+
+
+@over_columns(8, padded=True)
 def _combine(size: int) -> Any:
     """result = Σ_j a_j P[j, :] over the listed j. It is taken as two sums, neither of which has to wait for the other."""
 
