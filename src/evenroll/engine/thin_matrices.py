@@ -27,9 +27,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numba import float64, int64, void
 
+from evenroll.engine.addresses import Addresses, pointers
 from evenroll.engine.pace import in_parts
-from evenroll.engine.pieces import FUSED, compiled, number_type
+from evenroll.engine.pieces import FUSED, compiled, number_type, shift
+from evenroll.engine.scalars import larger, smaller
 from evenroll.errors import DataError
 
 REORDERED = FUSED | {"reassoc"}  # the compiler may reorder a sum; the order in the machine code is then always the same
@@ -56,7 +59,8 @@ def _weighted_product(x: np.ndarray, weights: np.ndarray, y: np.ndarray, symmetr
     call, left, weights, right = _product(_number(x), _number(y)), _rows(x), _reals(weights), _rows(y)
     room = np.zeros((m + m % 2, BLOCK + PAD)), np.zeros((k + k % 2, BLOCK + PAD))  # a pair's second column may stay 0
     for first, last in in_parts(len(x), m * k, BLOCK):
-        call(left[first:last], weights[first:last], right[first:last], symmetric, *room, total)
+        parts = left[first:last], weights[first:last], right[first:last]
+        call(_flat(*parts, *room, total), last - first, m, k, int(symmetric))
     return total[:m, :k]
 
 
@@ -64,7 +68,7 @@ def column_counts(x: np.ndarray) -> np.ndarray:
     """How many entries of each column are not zero: [m] from [N, m]."""
     _check(x.ndim == 2, x)
     counts = np.zeros(x.shape[1])
-    _counts(_number(x))(_rows(x), counts)
+    _counts(_number(x))(_flat(_rows(x), counts), *x.shape)
     return counts
 
 
@@ -72,7 +76,7 @@ def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_n x_n: [m] from [N, m], [N]."""
     _check(x.ndim == 2 and weights.shape == (len(x),), x, weights)
     total = np.zeros(x.shape[1])
-    _sums(_number(x))(_rows(x), _reals(weights), total)
+    _sums(_number(x))(_flat(_rows(x), _reals(weights), total), *x.shape)
     return total
 
 
@@ -83,7 +87,7 @@ def apply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     narrow = matrix.shape[1] < WIDE
     call, weights = (_apply if narrow else _apply_wide)(_number(x)), _reals(matrix.T if narrow else matrix)
     for first, last in in_parts(len(x), matrix.size):
-        call(rows[first:last], weights, result[first:last])
+        call(_flat(rows[first:last], weights, result[first:last]), last - first, *matrix.shape)
     return result
 
 
@@ -96,7 +100,7 @@ def solve_positive(A: np.ndarray, B: np.ndarray, ridge: float | np.ndarray) -> n
     scale = np.sqrt(np.diag(A))
     scale[scale == 0.0] = 1.0
     X = _reals(B / scale[:, None])
-    _cholesky()(A / np.outer(scale, scale) + np.diag(np.full(len(A), ridge)), X)
+    _cholesky()(_flat(A / np.outer(scale, scale) + np.diag(np.full(len(A), ridge)), X), *X.shape)
     return np.asarray(X / scale[:, None])
 
 
@@ -114,156 +118,162 @@ def _rows(x: np.ndarray) -> np.ndarray:
     return np.require(x, np.float32, ["C", "W"]) if x.dtype == np.float32 else _reals(x)
 
 
+def _flat(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The arrays as kernels take them: the same memory, without a shape."""
+    return tuple(x.reshape(-1) for x in arrays)
+
+
 def _number(x: np.ndarray) -> Any:
     """The Numba type of a matrix's entries."""
     return number_type(_rows(x[:0]).dtype)
 
 
-def _product_kernel(x: Any, weights: Any, y: Any, symmetric: Any, left: Any, right: Any, total: Any) -> None:
+def _product_kernel(arrays: Any, n: Any, m: Any, k: Any, symmetric: Any) -> None:
     """Make the columns of each block of rows contiguous; then take their dot products, four at a time."""
-    m, k = x.shape[1], y.shape[1]
-    for first in range(0, len(x), BLOCK):
-        rows = min(BLOCK, len(x) - first)
+    x, weights, y, left, right, total = pointers(arrays)
+    width, room = k + k % 2, BLOCK + PAD
+    for first in range(0, n, BLOCK):
+        rows = smaller(BLOCK, n - first)
         for t in range(rows):
+            weight, of_x, of_y = weights[first + t], shift(x, (first + t) * m), shift(y, (first + t) * k)
             for i in range(m):
-                left[i, t] = weights[first + t] * x[first + t, i]
+                left[i * room + t] = weight * of_x[i]
             for j in range(k):
-                right[j, t] = y[first + t, j]
+                right[j * room + t] = of_y[j]
         for i in range(0, m, 2):
-            a0, a1 = left[i], left[i + 1]
+            a0, a1 = shift(left, i * room), shift(left, (i + 1) * room)
             for j in range(i if symmetric else 0, k, 2):
-                b0, b1 = right[j], right[j + 1]
+                b0, b1 = shift(right, j * room), shift(right, (j + 1) * room)
                 c00, c01, c10, c11 = 0.0, 0.0, 0.0, 0.0
                 for t in range(rows):
                     c00 += a0[t] * b0[t]
                     c01 += a0[t] * b1[t]
                     c10 += a1[t] * b0[t]
                     c11 += a1[t] * b1[t]
-                total[i, j] += c00
-                total[i, j + 1] += c01
-                total[i + 1, j] += c10
-                total[i + 1, j + 1] += c11
+                total[i * width + j] += c00
+                total[i * width + j + 1] += c01
+                total[(i + 1) * width + j] += c10
+                total[(i + 1) * width + j + 1] += c11
     if symmetric:
         for i in range(k):
             for j in range(i):
-                total[i, j] = total[j, i]
+                total[i * width + j] = total[j * width + i]
 
 
-def _sums_kernel(x: Any, weights: Any, total: Any) -> None:
-    whole = len(x) - len(x) % 4
+def _sums_kernel(arrays: Any, n: Any, m: Any) -> None:
+    x, weights, total = pointers(arrays)
+    whole = n - n % 4
     for t in range(0, whole, 4):
-        x0, x1, x2, x3 = x[t], x[t + 1], x[t + 2], x[t + 3]
+        x0, x1, x2, x3 = shift(x, t * m), shift(x, (t + 1) * m), shift(x, (t + 2) * m), shift(x, (t + 3) * m)
         w0, w1, w2, w3 = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
-        for i in range(len(total)):
+        for i in range(m):
             total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-    for t in range(whole, len(x)):
-        for i in range(len(total)):
-            total[i] += weights[t] * x[t, i]
+    for t in range(whole, n):
+        row, weight = shift(x, t * m), weights[t]
+        for i in range(m):
+            total[i] += weight * row[i]
 
 
-def _counts_kernel(x: Any, counts: Any) -> None:
-    for t in range(len(x)):
-        for i in range(len(counts)):
-            counts[i] += 1.0 if x[t, i] != 0.0 else 0.0
+def _counts_kernel(arrays: Any, n: Any, m: Any) -> None:
+    x, counts = pointers(arrays)
+    for t in range(n):
+        row = shift(x, t * m)
+        for i in range(m):
+            counts[i] += 1.0 if row[i] != 0.0 else 0.0
 
 
-def _apply_kernel(x: Any, columns: Any, result: Any) -> None:
-    m = x.shape[1]
-    for t in range(len(x)):
-        row = x[t]
-        for c in range(len(columns)):
-            column = columns[c]
+def _apply_kernel(arrays: Any, n: Any, m: Any, k: Any) -> None:
+    x, columns, result = pointers(arrays)
+    for t in range(n):
+        row = shift(x, t * m)
+        for c in range(k):
+            column = shift(columns, c * m)
             total = 0.0
             for j in range(m):
                 total += row[j] * column[j]
-            result[t, c] = total
+            result[t * k + c] = total
 
 
-def _apply_wide_kernel(x: Any, matrix: Any, result: Any) -> None:
+def _apply_wide_kernel(arrays: Any, n: Any, m: Any, k: Any) -> None:
     """Run along the outputs, two inputs at a time. Inputs that are zero (inactive ReLUs) are skipped."""
-    m, k = matrix.shape
-    for t in range(len(x)):
-        out = result[t]
+    x, matrix, result = pointers(arrays)
+    for t in range(n):
+        row, out = shift(x, t * m), shift(result, t * k)
         pending = -1
         for j in range(m):
-            if x[t, j] == 0.0:
+            if row[j] == 0.0:
                 continue
             if pending < 0:
                 pending = j
                 continue
-            a, b, row_a, row_b = x[t, pending], x[t, j], matrix[pending], matrix[j]
+            a, b, row_a, row_b = row[pending], row[j], shift(matrix, pending * k), shift(matrix, j * k)
             for c in range(k):
                 out[c] += a * row_a[c] + b * row_b[c]
             pending = -1
         if pending >= 0:
+            a, row_a = row[pending], shift(matrix, pending * k)
             for c in range(k):
-                out[c] += x[t, pending] * matrix[pending, c]
+                out[c] += a * row_a[c]
 
 
-def _cholesky_kernel(A: Any, B: Any) -> None:
+def _cholesky_kernel(arrays: Any, m: Any, k: Any) -> None:
     """Replace A by its factor L, A = LLᵀ, and B by L⁻ᵀL⁻¹B. The inner loops run along the rows of B."""
-    m = len(A)
+    A, B = pointers(arrays)
     for i in range(m):
+        row = shift(A, i * m)
         for j in range(i + 1):
-            total = A[i, j]
-            for k in range(j):
-                total -= A[i, k] * A[j, k]
-            A[i, j] = math.sqrt(max(total, TINY)) if i == j else total / A[j, j]
-    columns = B.shape[1]
+            other, total = shift(A, j * m), row[j]
+            for p in range(j):
+                total -= row[p] * other[p]
+            row[j] = math.sqrt(larger(total, TINY)) if i == j else total / other[j]
     for i in range(m):
-        for k in range(i):
-            for c in range(columns):
-                B[i, c] -= A[i, k] * B[k, c]
-        for c in range(columns):
-            B[i, c] /= A[i, i]
+        row = shift(B, i * k)
+        for j in range(i):
+            factor, other = A[i * m + j], shift(B, j * k)
+            for c in range(k):
+                row[c] -= factor * other[c]
+        for c in range(k):
+            row[c] /= A[i * m + i]
     for i in range(m - 1, -1, -1):
-        for k in range(i + 1, m):
-            for c in range(columns):
-                B[i, c] -= A[k, i] * B[k, c]
-        for c in range(columns):
-            B[i, c] /= A[i, i]
+        row = shift(B, i * k)
+        for j in range(i + 1, m):
+            factor, other = A[j * m + i], shift(B, j * k)
+            for c in range(k):
+                row[c] -= factor * other[c]
+        for c in range(k):
+            row[c] /= A[i * m + i]
 
 
 @functools.cache
 def _product(x: Any, y: Any) -> Any:
-    from numba import boolean, float64, void
-
-    table = float64[:, ::1]
-    signature = void(x[:, ::1], float64[::1], y[:, ::1], boolean, table, table, table)
-    return compiled(_product_kernel, signature, fastmath=REORDERED)
+    return _kernel(_product_kernel, (x, float64, y, float64, float64, float64), 4, REORDERED)
 
 
 @functools.cache
 def _cholesky() -> Any:
-    from numba import float64, void
-
-    matrix = float64[:, ::1]
-    return compiled(_cholesky_kernel, void(matrix, matrix), fastmath=REORDERED)
+    return _kernel(_cholesky_kernel, (float64, float64), 2, REORDERED)
 
 
 @functools.cache
 def _sums(x: Any) -> Any:
-    from numba import float64, void
-
-    return compiled(_sums_kernel, void(x[:, ::1], float64[::1], float64[::1]), fastmath=FUSED)
+    return _kernel(_sums_kernel, (x, float64, float64), 2, FUSED)
 
 
 @functools.cache
 def _counts(x: Any) -> Any:
-    from numba import float64, void
-
-    return compiled(_counts_kernel, void(x[:, ::1], float64[::1]), fastmath=FUSED)
+    return _kernel(_counts_kernel, (x, float64), 2, FUSED)
 
 
 @functools.cache
 def _apply_wide(x: Any) -> Any:
-    from numba import float64, void
-
-    return compiled(_apply_wide_kernel, void(x[:, ::1], float64[:, ::1], float64[:, ::1]), fastmath=FUSED)
+    return _kernel(_apply_wide_kernel, (x, float64, float64), 3, FUSED)
 
 
 @functools.cache
 def _apply(x: Any) -> Any:
-    from numba import float64, void
+    return _kernel(_apply_kernel, (x, float64, float64), 3, REORDERED)
 
-    return compiled(_apply_kernel, void(x[:, ::1], float64[:, ::1], float64[:, ::1]), fastmath=REORDERED)
+
+def _kernel(function: Any, numbers: tuple[Any, ...], sizes: int, fastmath: Any) -> Any:
+    """A compiled kernel of arrays with these types of numbers, and of this many sizes."""
+    return compiled(function, void(Addresses(numbers), *[int64] * sizes), fastmath=fastmath)
