@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numba import float32, int64, void
 
+from evenroll.engine.addresses import Addresses, pointers
 from evenroll.engine.pace import patiently
 from evenroll.engine.pieces import compiled
 from evenroll.errors import DataError
@@ -230,24 +231,27 @@ def generalised(steps: Steps, V: np.ndarray, lambdas: tuple[float, ...]) -> np.n
     after[steps.ends - 1] = 0.0
     errors = (steps.discount * steps.rewards).astype(np.float32) + after - V
     result = np.empty((len(V), len(lambdas)), dtype=np.float32)
-    _sum_backwards()(errors, steps.ends.astype(np.int64), np.array(lambdas, dtype=np.float32), result)
+    arrays = errors, steps.ends.astype(np.int64), np.array(lambdas, dtype=np.float32), result.reshape(-1)
+    _sum_backwards()(arrays, len(steps.ends), len(lambdas))
     return result
 
 
 @functools.cache
 def _sum_backwards() -> Any:
-    return compiled(_backwards_kernel, void(float32[::1], int64[::1], float32[::1], float32[:, ::1]))
+    return compiled(_backwards_kernel, void(Addresses((float32, int64, float32, float32)), int64, int64))
 
 
-def _backwards_kernel(errors: Any, ends: Any, lambdas: Any, result: Any) -> None:
-    """result_t = errors_t + λ result_{t+1} within every episode."""
+def _backwards_kernel(arrays: Any, episodes: Any, count: Any) -> None:
+    """result_t = errors_t + λ result_{t+1} within every episode, for each of `count` λ."""
+    errors, ends, lambdas, result = pointers(arrays)
     start = 0
-    for end in ends:
-        for j in range(len(lambdas)):
+    for episode in range(episodes):
+        end = ends[episode]
+        for j in range(count):
             total = np.float32(0.0)
             for t in range(end - 1, start - 1, -1):
                 total = errors[t] + lambdas[j] * total
-                result[t, j] = total
+                result[t * count + j] = total
         start = end
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from evenroll.engine import border
+from evenroll.engine.addresses import Addresses, pointers
 from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import Piece, compiled, number_type, pointer, shift
 from evenroll.engine.simd import aligned
@@ -158,7 +159,8 @@ class Policy:
         call, arrays = _sum_scores(number_type(self.dtype)), self.arrays(pieces_called(_sum_scores_kernel))
         for first, last in in_parts(n, self.parameters):
             part = slice(first, last)
-            call(arrays, seen[part].ravel(), taken[part].ravel(), weight[part], self.obs_dim, self.action_dim, total)
+            steps = seen[part].ravel(), taken[part].ravel(), weight[part], total
+            call(arrays, steps, last - first, self.obs_dim, self.action_dim)
         return total
 
     def _at(self, obs: Any, action: Any, vector: np.ndarray | None, step: float) -> tuple[np.ndarray, float, np.ndarray]:
@@ -200,21 +202,14 @@ def _probe_kernel(
 
 @functools.cache
 def _sum_scores(number: Any) -> Any:
-    floats = float64[::1]
-    return compiled(_sum_scores_kernel, void(policy_arrays(number), floats, floats, floats, int64, int64, number[::1]))
+    steps = Addresses((float64, float64, float64, number))
+    return compiled(_sum_scores_kernel, void(policy_arrays(number), steps, int64, int64, int64))
 
 
-def _sum_scores_kernel(
-    arrays: Any,
-    observations: Any,
-    actions: Any,
-    weights: Any,
-    n_obs: Any,
-    n_action: Any,
-    total: Any,
-) -> None:
+def _sum_scores_kernel(arrays: Any, steps: Any, n: Any, n_obs: Any, n_action: Any) -> None:
     policy = policy_of(arrays)
-    for t in range(len(weights)):
-        obs, action = shift(pointer(observations), t * n_obs), shift(pointer(actions), t * n_action)
+    observations, actions, weights, total = pointers(steps)
+    for t in range(n):
+        obs, action = shift(observations, t * n_obs), shift(actions, t * n_action)
         forward_e(policy, obs)
-        add_score(policy, obs, action, weights[t], pointer(total))
+        add_score(policy, obs, action, weights[t], total)

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import float64, void
+from numba import float64, int64, void
 
 from evenroll.engine import border
+from evenroll.engine.addresses import Addresses, pointers
 from evenroll.engine.pace import in_parts
-from evenroll.engine.pieces import Piece, compiled, number_type, pointer
+from evenroll.engine.pieces import Piece, compiled, number_type, shift
 from evenroll.engine.simd import aligned
 from evenroll.errors import PolicyError
 from evenroll.policies.base import Policy
@@ -174,8 +175,9 @@ class MLP(Policy):
         observations = self.checked_observations(observations)
         psi = np.empty((len(observations), self.head_weight.shape[1] + 1), self.dtype)
         call, arrays = _list_features(number_type(self.dtype)), self.arrays(pieces_called(_list_features_kernel))
+        sizes = self.obs_dim, psi.shape[1]
         for first, last in in_parts(len(psi), self.parameters):
-            call(arrays, observations[first:last], psi[first:last])
+            call(arrays, (observations[first:last].reshape(-1), psi[first:last].reshape(-1)), last - first, *sizes)
         return psi
 
     @property
@@ -216,11 +218,12 @@ class MLP(Policy):
 
 @functools.cache
 def _list_features(number: Any) -> Any:
-    return compiled(_list_features_kernel, void(policy_arrays(number), float64[:, ::1], number[:, ::1]))
+    return compiled(_list_features_kernel, void(policy_arrays(number), Addresses((float64, number)), int64, int64, int64))
 
 
-def _list_features_kernel(arrays: Any, observations: Any, psi: Any) -> None:
+def _list_features_kernel(arrays: Any, steps: Any, n: Any, n_obs: Any, width: Any) -> None:
     policy = policy_of(arrays)
-    for t in range(len(psi)):
-        forward_e(policy, pointer(observations[t]))
-        features(policy, 1.0, pointer(psi[t]))
+    observations, psi = pointers(steps)
+    for t in range(n):
+        forward_e(policy, shift(observations, t * n_obs))
+        features(policy, 1.0, shift(psi, t * width))
