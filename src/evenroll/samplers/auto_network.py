@@ -284,7 +284,7 @@ def _learn(size: int) -> Any:
     return columns
 
 
-@over_columns(8, padded=True)
+@over_columns(8, padded=True, inline=False)
 def _combine(size: int) -> Any:
     """result = Σ_j a_j P[j, :] over the listed j. It is taken as two sums, neither of which has to wait for the other."""
 
