@@ -244,20 +244,23 @@ else:
         return a.number(a, a), codegen
 
 
-def over_columns(size: int, padded: bool = False, inline: bool = True) -> Callable[[Callable[[int], Any]], Any]:
+def over_columns(
+    size: int, padded: bool = False, inline: bool = True, optimised: bool = True
+) -> Callable[[Callable[[int], Any]], Any]:
     """Turn `body(size)`, which works on one block from a first column on, into a function of (columns, lanes, …).
 
     The result works on all columns: in blocks of `size` registers, then in single registers, then number by number.
 
-    padded  whether the columns always fill whole registers, so that there is nothing to compile for single numbers
-    inline  whether it becomes a part of its callers, anew each time that one of them calls it
+    padded     whether the columns always fill whole registers, so that there is nothing to compile for single numbers
+    inline     whether it becomes a part of its callers, anew each time that one of them calls it
+    optimised  whether it is optimised by itself before its callers are, which takes time
     """
 
     def loop(body: Callable[[int], Any]) -> Any:
         sizes = (size, 1) if padded else (size, 1, 0)
-        block, register, *left = (helper(optimised=True, forceinline=True)(body(s)) for s in sizes)
+        block, register, *left = (helper(optimised=optimised, forceinline=True)(body(s)) for s in sizes)
 
-        @helper(optimised=True, forceinline=inline)
+        @helper(optimised=optimised, forceinline=inline)
         def registers_only(n: int, lanes: int, *rest: Any) -> None:
             blocks = n - n % (size * lanes)
             for o in range(0, blocks, size * lanes):
@@ -269,7 +272,7 @@ def over_columns(size: int, padded: bool = False, inline: bool = True) -> Callab
             return registers_only
         (number,) = left
 
-        @helper(optimised=True, forceinline=inline)
+        @helper(optimised=optimised, forceinline=inline)
         def columns(n: int, lanes: int, *rest: Any) -> None:
             blocks, registers = n - n % (size * lanes), n - n % lanes
             for o in range(0, blocks, size * lanes):

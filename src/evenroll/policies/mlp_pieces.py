@@ -39,7 +39,7 @@ def _head_size(policy: PolicyView) -> tuple[int, int]:
     return (policy.sizes.action_dim, 2) if own_scale else (policy.sizes.outputs, 1)
 
 
-@over_columns(8)
+@over_columns(8, optimised=False)
 def _layer(size: int) -> Any:
     """h = b + Σ_j x_j W[j, :] over the listed inputs j, or the positive part of it. In memory the bias b follows W."""
 

@@ -251,7 +251,7 @@ def _list_nonzero(D: int, lanes: int, psi: Reals, active: Ints) -> int:
     return count
 
 
-@over_columns(4, padded=True)
+@over_columns(4, padded=True, optimised=False)
 def _dot(size: int) -> Any:
     """result += Σ a b."""
 
@@ -261,7 +261,7 @@ def _dot(size: int) -> Any:
     return columns
 
 
-@over_columns(4)
+@over_columns(4, optimised=False)
 def _add(size: int) -> Any:
     """b += y a."""
 
@@ -271,7 +271,7 @@ def _add(size: int) -> Any:
     return columns
 
 
-@over_columns(4, padded=True)
+@over_columns(4, padded=True, optimised=False)
 def _learn(size: int) -> Any:
     """S += now ψ, β += now Pψ, Δ += later ψ."""
 
