@@ -37,6 +37,14 @@ def _words(size: int) -> Any:
     return columns
 
 
+@over_columns(4, padded=True, inline=False, optimised=False)
+def _full(size: int) -> Any:
+    def columns(o: int, y: Any, a: Any, b: Any) -> None:
+        store(b, o, fma(splat(y, size), load(a, o, size), load(b, o, size)))
+
+    return columns
+
+
 @over_columns(2)
 def _sum(size: int) -> Any:
     def columns(o: int, a: Any, b: Any, total: Any) -> None:
@@ -48,6 +56,12 @@ def _sum(size: int) -> Any:
 @njit
 def _run_words(n: int, y: Any, a: Any, b: Any, out: Any) -> None:
     _words(n, width_of(a), y, pointer(a), pointer(b), pointer(out))
+
+
+@njit
+def _run_full(n: int, y: Any, a: Any, b: Any) -> None:
+    _full(n, width_of(a), y, pointer(a), pointer(b))
+    _full(n, width_of(a), y, pointer(a), pointer(b))
 
 
 @njit
@@ -75,6 +89,18 @@ def test_every_word_in_every_column_and_in_none_beyond(dtype: Any) -> None:
         np.testing.assert_array_equal(out[n:], 9.0)
         _run_sum(n, a, b, total)
         assert total[0] == pytest.approx(np.sum(a[:n].astype(np.float64) * b[:n]), abs=100 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_columns_that_fill_registers_need_no_single_numbers(dtype: Any) -> None:
+    """In a function that is called twice, and is no part of its caller."""
+    rng, tolerance = np.random.default_rng(2), 1e-5 if dtype is np.float32 else 1e-13
+    for n in range(0, 120, 8):
+        a, b = (rng.normal(size=n + 8).astype(dtype) for _ in range(2))
+        expected = np.append(b[:n] + 2 * dtype(0.7) * a[:n], b[n:])
+        _run_full(n, dtype(0.7), a, b)
+        np.testing.assert_allclose(b, expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(b[n:], expected[n:])
 
 
 def test_positive_numbers_are_listed_in_order() -> None:

@@ -11,7 +11,7 @@ YOUNG = 100_000  # objects made before garbage is looked for, instead of Python'
 def main() -> None:
     """Run the command line. Python looks for garbage seldom, and not among what was loaded, nor when the process ends.
 
-    Modules and machine code stay until the end, and looking through them again and again took an eighth of a short command.
+    Modules and machine code stay until the end, and looking through them again and again took a tenth of a short command.
     """
     gc.set_threshold(YOUNG)
     try:
