@@ -1,4 +1,4 @@
-"""The README's picture: the same 64 episodes, as a plain on-policy mean, with ROS, and with evenroll, on six tasks.
+"""The README's picture: the same 64 episodes, as a plain on-policy mean, with ROS, and with evenroll.
 
     python tools/how_good.py --episodes 64 --repeats 200 --sampler auto --json auto.json
     python tools/how_good.py --episodes 64 --repeats 200 --sampler ros --json ros.json
@@ -6,9 +6,8 @@
     python -m tools.readme_picture auto.json ros.json os.json
 
 It writes docs/images/tasks-light.svg, tasks-dark.svg and tasks.png, from records of tools/how_good.py alone: a task is drawn
-if there is a record of `auto` with the default estimate. ROS has no bar without a record, and the on-policy mean has 1, which
-is what it has by definition. The bars are mean squared
-errors relative to Var/n, which is what the mean of n independent on-policy episodes has; the whiskers are ± 2 standard
+if there is a record of `auto` with the default estimate. ROS has no bar without a record, and the on-policy mean has 1,
+which is what it has by definition. The bars are mean squared errors relative to Var/n, which is what the mean of n independent on-policy episodes has; the whiskers are ± 2 standard
 errors.
 """
 
@@ -32,7 +31,6 @@ BARS = {  # what a bar is called: (sampler, estimate, colours)
     "robust on-policy sampling (ROS)": ("ros", "mc", METHODS["ros/mc"]),
     "evenroll": ("auto", "score", BALANCED),
 }
-MOST = 6  # tasks
 
 
 def records(files: list[Path], episodes: int) -> dict[str, dict[str, tuple[float, float]]]:
@@ -80,10 +78,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--episodes", type=int, default=64)
-    parser.add_argument("--tasks", nargs="+", help="which, and in which order")
+    parser.add_argument("--tasks", nargs="+", help="which, and in which order; else all, the largest gain first")
     arguments = parser.parse_args()
     found = records(arguments.files, arguments.episodes)
-    chosen = {task: found[task] for task in (arguments.tasks or list(found)[:MOST])}
+    by_gain = sorted(found, key=lambda task: found[task]["evenroll"])
+    chosen = {task: found[task] for task in arguments.tasks or by_gain}
     if not chosen:
         raise SystemExit(f"no record of auto with the default estimate at {arguments.episodes} episodes")
     for scheme in INK:
