@@ -25,6 +25,7 @@ FOLDS = 10  # parts of the cross-validation; a choice
 RIDGES = (1e-3, 1e-1)  # relative to the mean squared (standardised) feature
 MOST_FEATURES = 3  # features of a start for every ten episodes, at most: three episodes must stand behind each
 MOST_OF_OBSERVATION = 32  # principal components of a long observation
+LEADING = (2, 3, 4)  # principal directions of longer observations whose products are tried by themselves; a choice
 MOST_STATES = 64  # a single whole number with up to this many values is taken for the number of a state; a choice
 
 
@@ -80,7 +81,8 @@ def starts_of(rollouts: Rollouts) -> Starts | None:
 def _features(
     own: np.ndarray, more: np.ndarray, critic: tuple[np.ndarray, np.ndarray] | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Sets of features of both: states, or the observation and its products; each also with the critic's values."""
+    """Sets of features of both, the smallest first: states, or the observation, with some or all products of its entries;
+    each also with the critic's values."""
     n, both = len(own), np.concatenate([own, more])
     states = np.unique(both) if both.shape[1] == 1 else np.empty(0)
     if 0 < len(states) <= MOST_STATES and np.array_equal(states, np.round(states)):
@@ -89,13 +91,30 @@ def _features(
     else:
         rows = principal(both.astype(np.float32), MOST_OF_OBSERVATION).astype(np.float64)
         rows = rows - rows[n:].mean(axis=0)
-        i, j = np.triu_indices(rows.shape[1])
-        with_products = np.append(rows, rows[:, i] * rows[:, j], axis=1)
-        sets = [(x[:n], x[n:]) for x in (rows, with_products)]
+        whole = [rows]
+        if rows.shape[1] > max(LEADING):  # few episodes do not carry all products, but those of what varies most
+            axes = _leading(rows)
+            whole += [np.append(rows, _products(rows @ axes[:, :count]), axis=1) for count in LEADING]
+        whole.append(np.append(rows, _products(rows), axis=1))
+        sets = [(x[:n], x[n:]) for x in whole]
     if critic is not None:
         a, b = (values[:, None] for values in critic)
         sets = [(a, b), *sets, *((np.append(x, a, axis=1), np.append(y, b, axis=1)) for x, y in sets)]
     return sets
+
+
+def _products(rows: np.ndarray) -> np.ndarray:
+    """All products of two entries of each row."""
+    i, j = np.triu_indices(rows.shape[1])
+    return np.asarray(rows[:, i] * rows[:, j])
+
+
+def _leading(rows: np.ndarray) -> np.ndarray:
+    """The directions along which rows, in units of their spread, vary most, [width, width], the first ones first."""
+    spread = rows.std(axis=0)
+    units = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-9 * spread.max(initial=0.0))
+    scaled = rows * units
+    return np.asarray(units[:, None] * np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1])
 
 
 def _standardised(own: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
