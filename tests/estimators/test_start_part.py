@@ -42,6 +42,18 @@ def test_products_are_used_where_they_explain() -> None:
     assert np.corrcoef(learnt.part, values)[0, 1] > 0.99
 
 
+def test_few_episodes_carry_the_products_of_what_varies_most() -> None:
+    """A goal in a plane, seen twice, beside six joints that hardly matter: 65 products are too many for 60 episodes, but the
+    distance of the goal is found."""
+    rng = np.random.default_rng(5)
+    goal, joints = rng.uniform(-1.0, 1.0, (1060, 2)), rng.normal(size=(1060, 6))
+    seen = np.concatenate([goal, joints, 0.1 * joints[:, :2] - goal], axis=1)
+    values = (np.square(goal[:60] - 0.3)).sum(axis=1)
+    learnt = Starts(seen[:60], seen[60:]).learn(values, np.ones(60, dtype=bool))
+    assert learnt is not None
+    assert np.corrcoef(learnt.part, values)[0, 1] ** 2 > 0.9  # without products 0.6
+
+
 def test_where_nothing_predicts_there_is_no_part() -> None:
     """Features that have nothing to do with the values do worse on other episodes than the mean does."""
     rng = np.random.default_rng(2)
