@@ -8,6 +8,7 @@ import pytest
 
 import evenroll
 from evenroll.adapters.model import as_model
+from evenroll.collection.resets import STEPS_PER_RESET
 from evenroll.domains.catalogue import get_domain
 from evenroll.estimators import get_estimator
 from evenroll.evaluation.looking import Look
@@ -50,7 +51,7 @@ def test_beginnings_have_the_resets_that_belong_to_them():
     data = source.rollouts()
     part = beginning(data, 12)
     assert part.episodes == 12
-    assert len(part.resets) == part.steps // 10
+    assert len(part.resets) == part.steps // STEPS_PER_RESET
     assert len(beginning(data, 12, resets=50).resets) == len(data.resets)  # a number of one's own is for any size
     assert beginning(data, 30) is data
 
