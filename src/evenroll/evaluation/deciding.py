@@ -170,7 +170,7 @@ class Looking:
             return None
         lucky = {"lucky": 1.0} if self.quantity == "success" else {}  # success rates are not learnt better with time
         chance = chance_to_decide(found.value, found.error, n, self.most, self.question.bounds, **lucky)
-        unlikely = f"a verdict within {self.most} pairs is unlikely: its chance is below {HOPELESS:.0%}"
+        unlikely = f"a verdict within {self.most} pairs is unlikely: its chance is below {100 * HOPELESS:.0f} %"
         return None if chance > HOPELESS else unlikely
 
 
