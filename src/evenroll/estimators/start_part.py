@@ -25,6 +25,9 @@ FOLDS = 10  # parts of the cross-validation; a choice
 RIDGES = (1e-3, 1e-1)  # relative to the mean squared (standardised) feature
 MOST_FEATURES = 3  # features of a start for every ten episodes, at most: three episodes must stand behind each
 MOST_OF_OBSERVATION = 32  # principal components of a long observation
+# Leading products are chosen if they leave at most this share of what the best of the others leaves: where starts explain
+# little, more sets to choose from are more noise (Reacher-v5, stochastic: 0.34 instead of 0.30 without it; docs/gains.md).
+CLEARLY = 0.9
 LEADING = (2, 3, 4)  # principal directions of longer observations whose products are tried by themselves; a choice
 MOST_STATES = 64  # a single whole number with up to this many values is taken for the number of a state; a choice
 
@@ -48,18 +51,21 @@ class Starts:
         self.resets = len(more)
         self.sets = [_standardised(x, y) for x, y in _features(own, more, critic)]
         self.sets = [(x, y) for x, y in self.sets if x.shape[1]]
+        self.leading = [_standardised(x, y) for x, y in _with_leading_products(own, more)] if self.sets else []
 
     def learn(self, values: np.ndarray, among: np.ndarray) -> LearntStart | None:
         """B, learnt from the episodes of the mask `among`; None where no features predict the values of other episodes."""
         n, y = int(among.sum()), values[among]
         best = None
         least = float(np.square(y - y.mean()).sum()) * (n / (n - 1)) ** 2 if n > 1 else 0.0  # by the mean of all others
-        for own, more in self.sets:
-            if own.shape[1] > max(1, MOST_FEATURES * n // 10):
-                continue
-            for ridge, left in zip(RIDGES, _left(own[among], y, RIDGES), strict=True):
-                if left < least:
-                    best, least = (own, more, ridge), left
+        for share, sets in ((1.0, self.sets), (CLEARLY, self.leading)):
+            enough = share * least
+            for own, more in sets:
+                if own.shape[1] > max(1, MOST_FEATURES * n // 10):
+                    continue
+                for ridge, left in zip(RIDGES, _left(own[among], y, RIDGES), strict=True):
+                    if left < min(enough, least):
+                        best, least = (own, more, ridge), left
         if best is None:
             return None
         own, more, ridge = best
@@ -81,26 +87,35 @@ def starts_of(rollouts: Rollouts) -> Starts | None:
 def _features(
     own: np.ndarray, more: np.ndarray, critic: tuple[np.ndarray, np.ndarray] | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Sets of features of both, the smallest first: states, or the observation, with some or all products of its entries;
-    each also with the critic's values."""
+    """Sets of features of both: states, or the observation and its products; each also with the critic's values."""
     n, both = len(own), np.concatenate([own, more])
     states = np.unique(both) if both.shape[1] == 1 else np.empty(0)
     if 0 < len(states) <= MOST_STATES and np.array_equal(states, np.round(states)):
         known = np.unique(own)
         sets = [((own == known).astype(np.float64), (more == known).astype(np.float64))] if len(states) > 1 else []
     else:
-        rows = principal(both.astype(np.float32), MOST_OF_OBSERVATION).astype(np.float64)
-        rows = rows - rows[n:].mean(axis=0)
-        whole = [rows]
-        if rows.shape[1] > max(LEADING):  # few episodes do not carry all products, but those of what varies most
-            axes = _leading(rows)
-            whole += [np.append(rows, _products(rows @ axes[:, :count]), axis=1) for count in LEADING]
-        whole.append(np.append(rows, _products(rows), axis=1))
-        sets = [(x[:n], x[n:]) for x in whole]
+        rows = _centred(own, more)
+        sets = [(x[:n], x[n:]) for x in (rows, np.append(rows, _products(rows), axis=1))]
     if critic is not None:
         a, b = (values[:, None] for values in critic)
         sets = [(a, b), *sets, *((np.append(x, a, axis=1), np.append(y, b, axis=1)) for x, y in sets)]
     return sets
+
+
+def _with_leading_products(own: np.ndarray, more: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Long observations with the products of what varies most in them: few episodes do not carry all products."""
+    if own.shape[1] <= max(LEADING):
+        return []
+    rows = _centred(own, more)
+    axes, n = _leading(rows), len(own)
+    whole = [np.append(rows, _products(rows @ axes[:, :count]), axis=1) for count in LEADING]
+    return [(x[:n], x[n:]) for x in whole]
+
+
+def _centred(own: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """The observations of both, [n + M, …], or the principal components of long ones, around the mean of the resets."""
+    rows = principal(np.concatenate([own, more]).astype(np.float32), MOST_OF_OBSERVATION).astype(np.float64)
+    return np.asarray(rows - rows[len(own) :].mean(axis=0))
 
 
 def _products(rows: np.ndarray) -> np.ndarray:
