@@ -6,6 +6,7 @@
     python -m tools.deciding tracks CartPole-v1 --policy model.zip --gamma 0.99 --sampler auto --runs 300 --store tracks
     python -m tools.deciding wrong tracks/*.npz                      # of equal policies
     python -m tools.deciding races cartpole --policy a.safetensors --policy b.safetensors --runs 100 --json races.json
+    python -m tools.deciding fresh cartpole --policy best.safetensors --episodes 12 --runs 2000
     python -m tools.deciding skewed                                  # skewed differences with mean 0, and what it costs
     python -m tools.deciding power tracks/cartpole-auto.npz tracks/cartpole-os.npz tracks/cartpole-os-plain.npz
 
@@ -14,8 +15,11 @@ policies is added afterwards: a constant in every pair, which the fit takes as i
 given in standard deviations of the on-policy paired difference. *Fixed* is the paired t test on on-policy data with the
 number of pairs that gives it a power of 80 %. `most` is chosen for each test and effect so that its power is 80 % too.
 
-*Races* are `best` with at most M rounds against M rounds of every policy, on-policy or balanced, on shared starts, after
-which the one with the largest mean (or estimate) is taken.
+*Races* are `best` with at most M rounds against equal allocation: 3, 6, 12, … rounds of every policy, on-policy or
+balanced, on shared starts, after which the one with the largest mean (or estimate) is taken. Both say how often they are
+right and how many steps they take; the steps of the winner's fresh episodes are not counted. *Fresh* is the value that a
+race tells of its winner: an evaluation of a few on-policy episodes, whose mean has no bias. It says how far the default
+estimate lies from that mean, and both from the truth.
 """
 
 from __future__ import annotations
@@ -313,9 +317,7 @@ def races(arguments: argparse.Namespace) -> None:
     env = load_domain(arguments.env) or load_environment(arguments.env, None, None)
     policies = {str(i): load_any_policy(path) for i, path in enumerate(arguments.policy)}
     settings: dict[str, Any] = {"gamma": arguments.gamma, "horizon": None, "deterministic": False, "resets": None}
-    truth = [
-        evaluate(env, policy, episodes=arguments.truth, gamma=arguments.gamma, seed=77).value for policy in policies.values()
-    ]
+    truth = [_truth(env, policy, arguments) for policy in policies.values()]
     print("truth:", ", ".join(f"{value:.3f}" for value in truth), flush=True)
     found: list[dict[str, Any]] = []
     for run in range(arguments.runs):
@@ -326,31 +328,56 @@ def races(arguments: argparse.Namespace) -> None:
         found.append({
             "winner": int(race.winner), "decided": race.decided, "rounds": race.rounds, "steps": race.steps - fresh.steps,
             "fresh_off": race.value - own, "race_off": race.runners[0].value - own, "fresh_half": fresh.half_width,
-            "equal": {kind: _equal(env, policies, kind, arguments.most, run, settings) for kind in ("os", "auto")},
+            "equal": {kind: _equal(env, policies, kind, arguments.equal, run, settings) for kind in ("os", "auto")},
         })  # fmt: skip
         if run % 10 == 9 or run + 1 == arguments.runs:
-            _tell_races(found, truth, arguments.margin)
+            _tell_races(found, truth, arguments.margin, arguments.equal)
             if arguments.json:
                 arguments.json.write_text(json.dumps({"truth": truth, "races": found}) + "\n")
 
 
+def _truth(env: Any, policy: Any, arguments: argparse.Namespace) -> float:
+    settings: dict[str, Any] = {"gamma": arguments.gamma, "seed": 77, "resets": 0}
+    return float(evaluate(env, policy, estimator="mc", sampler="os", episodes=arguments.truth, **settings))
+
+
+def fresh(arguments: argparse.Namespace) -> None:
+    """How far the default estimate of a few on-policy episodes lies from their mean and from the truth."""
+    env = load_domain(arguments.env) or load_environment(arguments.env, None, None)
+    for path in arguments.policy:
+        policy = load_any_policy(path)
+        truth = _truth(env, policy, arguments)
+        found = np.zeros((arguments.runs, 2))
+        for run in range(arguments.runs):
+            settings: dict[str, Any] = {"gamma": arguments.gamma, "seed": 1_000_003 + run}
+            result = evaluate(env, policy, sampler="os", episodes=arguments.episodes, **settings)
+            found[run] = result.value, result.mean.value if result.mean is not None else result.value
+        error = float(found[:, 0].std(ddof=1))
+        rows = {"estimate − mean": found[:, 0] - found[:, 1], "estimate − truth": found[:, 0] - truth,
+                "mean − truth": found[:, 1] - truth}  # fmt: skip
+        print(f"{path}, {arguments.episodes} episodes, {arguments.runs} runs, truth {truth:.3f}, in standard errors ({error:.3g}):")
+        for name, off in rows.items():
+            print(f"  {name}: {off.mean() / error:+.3f} ± {off.std(ddof=1) / error / arguments.runs**0.5:.3f}", flush=True)
+
+
 def _equal(
-    env: Any, policies: dict[str, Any], sampler: str, rounds: int, seed: int, settings: dict[str, Any]
-) -> tuple[int, int]:
-    """(whom equal allocation chooses, the steps of all)."""
+    env: Any, policies: dict[str, Any], sampler: str, rounds: list[int], seed: int, settings: dict[str, Any]
+) -> list[tuple[int, int]]:
+    """(whom equal allocation chooses, the steps of all) after each of these numbers of rounds."""
     sources = sources_for(env, list(policies.values()), sampler, [None] * len(policies), seed=seed, **settings)
-    values, steps = [], 0
+    values, steps = np.zeros((len(rounds), len(sources))), np.zeros(len(rounds), dtype=int)
     with single_threaded_blas():
-        for source in sources:
-            list(source.collect(rounds, None, at_once=True))
-            data = source.rollouts()
-            values.append(data.returns.mean() if sampler == "os" else score_regression(data, source.policy).value)
-            steps += source.steps
+        for j, source in enumerate(sources):
+            for i, n in enumerate(rounds):
+                list(source.collect(n, None, at_once=True))
+                data = source.rollouts()
+                values[i, j] = data.returns.mean() if sampler == "os" else score_regression(data, source.policy).value
+                steps[i] += source.steps
             source.close()
-    return int(np.argmax(values)), steps
+    return [(int(np.argmax(row)), int(n)) for row, n in zip(values, steps, strict=True)]
 
 
-def _tell_races(found: list[dict[str, Any]], truth: list[float], margin: float) -> None:
+def _tell_races(found: list[dict[str, Any]], truth: list[float], margin: float, rounds: list[int]) -> None:
     def good(who: int) -> bool:
         return truth[who] >= max(truth) - margin
 
@@ -363,9 +390,10 @@ def _tell_races(found: list[dict[str, Any]], truth: list[float], margin: float) 
         f"{steps:,.0f} steps"
     )
     for kind in ("os", "auto"):
-        chosen, taken = zip(*(race["equal"][kind] for race in found), strict=True)
-        print(f"  as many rounds for all, {kind}: right {_rate(sum(map(good, chosen)), runs)}, {np.mean(taken):,.0f} steps; "
-              f"best takes {steps / np.mean(taken):.2f} of them")  # fmt: skip
+        for i, n in enumerate(rounds):
+            chosen, taken = zip(*(race["equal"][kind][i] for race in found), strict=True)
+            print(f"  {n} rounds for all, {kind}: right {_rate(sum(map(good, chosen)), runs)}, {np.mean(taken):,.0f} steps; "
+                  f"best takes {steps / np.mean(taken):.2f} of them")  # fmt: skip
     spread = float(np.std([race["fresh_off"] for race in found], ddof=1))
     for name in ("fresh_off", "race_off"):
         off = np.array([race[name] for race in found]) / spread
@@ -456,10 +484,19 @@ def main(words: Sequence[str] | None = None) -> None:
     one.add_argument("--gamma", type=float)
     one.add_argument("--runs", type=int, default=100)
     one.add_argument("--most", type=int, default=100)
+    one.add_argument("--equal", type=int, nargs="+", default=[3, 6, 12, 24, 48], help="rounds of equal allocation")
     one.add_argument("--margin", type=float, default=0.0)
     one.add_argument("--truth", type=int, default=20_000, help="episodes of each policy for the truth")
     one.add_argument("--json", type=Path)
     one.set_defaults(run=races)
+    one = commands.add_parser("fresh")
+    one.add_argument("env")
+    one.add_argument("--policy", action="append", required=True)
+    one.add_argument("--gamma", type=float)
+    one.add_argument("--episodes", type=int, default=12)
+    one.add_argument("--runs", type=int, default=2000)
+    one.add_argument("--truth", type=int, default=40_000, help="episodes for the truth")
+    one.set_defaults(run=fresh)
     one = commands.add_parser("skewed")
     one.add_argument("--runs", type=int, default=4000)
     one.add_argument("--seed", type=int, default=1)

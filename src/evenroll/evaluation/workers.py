@@ -96,6 +96,7 @@ class WorkersSource:
             self.close()
             raise
         self._found: dict[Block, Collected] = {}
+        self._found_episodes = self._found_steps = 0  # those of the blocks that were found, all of them
         self._balanced = self._balance is not None and not self.sampler.on_policy
         self._round = round_after(0, self._balanced)
         self._state: State | None = None
@@ -128,7 +129,7 @@ class WorkersSource:
 
     @property
     def episodes(self) -> int:
-        return min(sum(block.count for block in self._found), self._asked)
+        return min(self._found_episodes, self._asked)
 
     @property
     def steps(self) -> int:
@@ -208,14 +209,19 @@ class WorkersSource:
         for block in wanted:
             found = None if self.spool is None else self._spooled(block)
             if found is not None:
-                self._found[block] = found
+                self._keep(block, found)
                 yield
         missing = (Task(self.recipe, self.key, block, self._state) for block in wanted if block not in self._found)
         for task, found in completed(collect_block, missing, self._pool.pool):
             if self.spool is not None:
                 self.spool.save(task.block, self._state, found)
-            self._found[task.block] = found
+            self._keep(task.block, found)
             yield
+
+    def _keep(self, block: Block, found: Collected) -> None:
+        self._found[block] = found
+        self._found_episodes += block.count
+        self._found_steps += found.steps
 
     def _spooled(self, block: Block) -> Collected | None:
         assert self.spool is not None
@@ -229,9 +235,7 @@ class WorkersSource:
             return None
 
     def _snapshot(self, balance: Balance) -> State:
-        before = self._in_order()
-        lengths = sum(found.steps for found in before) / max(sum(block.count for block in self._found), 1)
-        blocks = len(self._round)
+        lengths, blocks = self._found_steps / max(self._found_episodes, 1), len(self._round)
         return snapshot(balance, blocks, lengths * sum(block.count for block in self._round))
 
     def _next_round(self) -> None:

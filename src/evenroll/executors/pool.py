@@ -22,8 +22,6 @@ from concurrent.futures import (
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_limits
-
 from evenroll.engine.blas import single_threaded_blas
 from evenroll.errors import EvenrollError, SpecError, WorkersLost
 from evenroll.executors.dask_cluster import SCHEMES, cluster
@@ -182,7 +180,7 @@ def _elsewhere(run: Callable[[Item], Result], expected: str, item: Item) -> Resu
 
 
 @functools.cache
-def _one_blas_thread() -> threadpool_limits:
+def _one_blas_thread() -> object:
     return single_threaded_blas()
 
 
