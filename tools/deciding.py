@@ -328,7 +328,7 @@ def races(arguments: argparse.Namespace) -> None:
         found.append({
             "winner": int(race.winner), "decided": race.decided, "rounds": race.rounds, "steps": race.steps - fresh.steps,
             "fresh_off": race.value - own, "race_off": race.runners[0].value - own, "fresh_half": fresh.half_width,
-            "equal": {kind: _equal(env, policies, kind, arguments.equal, run, settings) for kind in ("os", "auto")},
+            "equal": {kind: _equal(env, policies, kind, arguments.equal, run, settings) for kind in arguments.kinds},
         })  # fmt: skip
         if run % 10 == 9 or run + 1 == arguments.runs:
             _tell_races(found, truth, arguments.margin, arguments.equal)
@@ -355,7 +355,7 @@ def fresh(arguments: argparse.Namespace) -> None:
         error = float(found[:, 0].std(ddof=1))
         rows = {"estimate − mean": found[:, 0] - found[:, 1], "estimate − truth": found[:, 0] - truth,
                 "mean − truth": found[:, 1] - truth}  # fmt: skip
-        print(f"{path}, {arguments.episodes} episodes, {arguments.runs} runs, truth {truth:.3f}, in standard errors ({error:.3g}):")
+        print(f"{path}, {arguments.episodes} episodes, {arguments.runs} runs, in standard errors ({error:.3g}):")
         for name, off in rows.items():
             print(f"  {name}: {off.mean() / error:+.3f} ± {off.std(ddof=1) / error / arguments.runs**0.5:.3f}", flush=True)
 
@@ -389,7 +389,7 @@ def _tell_races(found: list[dict[str, Any]], truth: list[float], margin: float, 
         f"{runs} races: right {_rate(right, runs)}, decided {decided:.2f}, wrong although decided {wrong}, "
         f"{steps:,.0f} steps"
     )
-    for kind in ("os", "auto"):
+    for kind in found[0]["equal"]:
         for i, n in enumerate(rounds):
             chosen, taken = zip(*(race["equal"][kind][i] for race in found), strict=True)
             print(f"  {n} rounds for all, {kind}: right {_rate(sum(map(good, chosen)), runs)}, {np.mean(taken):,.0f} steps; "
@@ -485,6 +485,7 @@ def main(words: Sequence[str] | None = None) -> None:
     one.add_argument("--runs", type=int, default=100)
     one.add_argument("--most", type=int, default=100)
     one.add_argument("--equal", type=int, nargs="+", default=[3, 6, 12, 24, 48], help="rounds of equal allocation")
+    one.add_argument("--kinds", nargs="+", default=["os"], choices=["os", "auto"], help="samplers of equal allocation")
     one.add_argument("--margin", type=float, default=0.0)
     one.add_argument("--truth", type=int, default=20_000, help="episodes of each policy for the truth")
     one.add_argument("--json", type=Path)

@@ -3,13 +3,14 @@
     python -m tools.learning_curves --tasks CartPole-v1 Hopper-v5 --seeds 20 --workers 2
     python -m tools.learning_curves --report --plot docs/images/learning-curves.png --json build/learning/curves.json
 
-Four methods are run, all of them `evenroll.sb3.BalancedPPO` with Stable-Baselines3's defaults. Its training is computed by
-`tools/quick_ppo.py`, which makes the same steps in an eighth of the time:
+Five methods are known, the first four of them `evenroll.sb3.BalancedPPO` with Stable-Baselines3's defaults. Their training
+is computed by `tools/quick_ppo.py`, which makes the same steps in an eighth of the time:
 
     ppo              sampler "os": Stable-Baselines3's PPO
     ppo-buffer       "os" with carry_over=1: PPO that learns from the last rollout, too
     balanced         "auto"
     balanced-buffer  "auto" with carry_over=1: the two rollouts together are on-policy
+    props            PROPS in place of "auto", with carry_over=1 (not among the methods by default; tools/quick_ppo.py)
 
 Each run is a file of its own in --out, written whole or not at all. What is there is not run again, so that the command can
 be stopped and given again, and several of them can work in one folder. A curve is the mean return of the last episodes that
@@ -39,7 +40,7 @@ import numpy as np
 
 METHODS = {
     "ppo": {"sampler": "os"}, "ppo-buffer": {"sampler": "os", "carry_over": 1}, "balanced": {"sampler": "auto"},
-    "balanced-buffer": {"sampler": "auto", "carry_over": 1},
+    "balanced-buffer": {"sampler": "auto", "carry_over": 1}, "props": {"sampler": "os", "carry_over": 1},
 }  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def run(task: str, method: str, seed: int, steps: int, path: Path) -> str:
     from stable_baselines3.common.callbacks import BaseCallback
 
     from evenroll.engine.blas import single_threaded_blas
-    from tools.quick_ppo import QuickBalancedPPO
+    from tools.quick_ppo import QuickBalancedPPO, QuickPROPS
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -85,7 +86,8 @@ def run(task: str, method: str, seed: int, steps: int, path: Path) -> str:
     begun = time.process_time()
     options: dict[str, Any] = METHODS[method]
     with single_threaded_blas():
-        QuickBalancedPPO("MlpPolicy", task, seed=seed, device="cpu", **options).learn(steps, callback=AtTheEnd())
+        kind = QuickPROPS if method == "props" else QuickBalancedPPO
+        kind("MlpPolicy", task, seed=seed, device="cpu", **options).learn(steps, callback=AtTheEnd())
     record = {"task": task, "method": method, "seed": seed, "seconds": time.process_time() - begun, "curve": curve}
     half = path.with_suffix(f".{os.getpid()}.part")
     half.write_text(json.dumps(record))
@@ -224,7 +226,7 @@ def plot(data: dict[str, dict[str, np.ndarray]], args: argparse.Namespace) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=[t for t in TASKS if t != "Walker2d-v5"], choices=list(TASKS))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=[m for m in METHODS if m != "props"], choices=list(METHODS))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, help="instead of each task's own budget")

@@ -13,7 +13,9 @@ divergence.
 
 from __future__ import annotations
 
+import copy
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
@@ -126,27 +128,116 @@ class QuickPPO(PPO):
             self._n_updates += 1
 
     def _log_probs(self, w: Weights, outputs: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, Any]:
-        """(log π of the actions, a function that takes the gradient with respect to it back to the weights)."""
+        """(log π of the actions, a function that takes the gradient with respect to it back to the weights).
+
+        That function may be given a further gradient, with respect to the outputs and to log σ.
+        """
         if w.log_std is None:
             shifted = outputs - outputs.max(axis=1, keepdims=True)
             logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
             chosen = taken[:, 0].astype(int)
             rows = np.arange(len(chosen))
 
-            def back(d: np.ndarray) -> None:
+            def back(d: np.ndarray, more: Any = (0.0, 0.0)) -> None:
                 slope = -np.exp(logs) * d[:, None]
                 slope[rows, chosen] += d
-                w.actor.backward(slope)
+                w.actor.backward(slope + more[0])
 
             return logs[rows, chosen], back
         z = (taken - outputs) / np.exp(w.log_std)
 
-        def back_real(d: np.ndarray) -> None:
-            w.actor.backward(z / np.exp(w.log_std) * d[:, None])
-            w.log_std_slope[...] = ((np.square(z) - 1.0) * d[:, None]).sum(axis=0)
+        def back_real(d: np.ndarray, more: Any = (0.0, 0.0)) -> None:
+            w.actor.backward(z / np.exp(w.log_std) * d[:, None] + more[0])
+            w.log_std_slope[...] = ((np.square(z) - 1.0) * d[:, None]).sum(axis=0) + more[1]
 
         return (-0.5 * np.square(z) - w.log_std - np.float32(0.5 * math.log(2.0 * math.pi))).sum(axis=1), back_real
 
 
 class QuickBalancedPPO(_Balanced, QuickPPO):
     """`evenroll.sb3.BalancedPPO` with the training of `QuickPPO`."""
+
+
+@dataclass(frozen=True)
+class PropsSettings:
+    """How PROPS (Corrado and Hanna, arXiv 2311.08290) moves its behaviour policy; the paper tunes these for every task."""
+
+    every: int = 256  # steps between two fits
+    epochs: int = 16
+    minibatches: int = 16
+    rate: float = 1e-4
+    clip: float = 0.3
+    penalty: float = 0.1
+    farthest: float = 0.05  # the divergence at which a fit stops
+
+
+class QuickPROPS(_Balanced, QuickPPO):
+    """PPO with a buffer of two rollouts, collected by PROPS instead of `auto`: for comparison, in learning curves only.
+
+    Every 256 steps the behaviour policy starts again from π_θ and is fitted to all steps of the buffer, so that their
+    actions become less likely, within limits: E[max(r, clip(r))] + λ KL(π_θ ‖ π_φ) falls, r = π_φ/π_θ. Actions are drawn
+    from it; values and log-probabilities are those of π_θ.
+    """
+
+    settings = PropsSettings()
+
+    def collect_rollouts(self, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int) -> bool:
+        w = self._weights = self._weights or Weights(self.policy)
+        behavior, rng = Weights(copy.deepcopy(self.policy)), np.random.default_rng((self.seed or 0, self.num_timesteps))
+        parts = [(part["observations"][:, 0], part["actions"][:, 0]) for part in self._earlier.kept]
+        seen, done = [np.concatenate(x).astype(np.float32) for x in zip(*parts, strict=True)] if parts else [], 0
+
+        def forward(obs: torch.Tensor, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+            nonlocal done
+            if done % self.settings.every == 0 and (seen or done):
+                new = [x[:done, 0].astype(np.float32) for x in (rollout_buffer.observations, rollout_buffer.actions)]
+                both = [np.concatenate([a, b]) for a, b in zip(seen, new, strict=True)] if seen else new
+                self._fit(w, behavior, *both, rng)
+            done += 1
+            x = obs.numpy().astype(np.float32)
+            outputs = behavior.actor.forward(x)
+            if w.log_std is None:
+                odds = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+                cumulative = np.cumsum(odds, axis=1) / odds.sum(axis=1, keepdims=True)
+                action = (cumulative < rng.random((len(x), 1))).sum(axis=1)
+            else:
+                action = (outputs + np.exp(behavior.log_std) * rng.standard_normal(outputs.shape)).astype(np.float32)
+            log_prob, _ = self._log_probs(w, w.actor.forward(x), action.reshape(len(x), -1))
+            value = w.critic.forward(x)
+            return torch.from_numpy(action), torch.from_numpy(value), torch.from_numpy(log_prob.astype(np.float32))
+
+        self.policy.forward = forward
+        try:
+            return bool(super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps))
+        finally:
+            del self.policy.forward
+
+    def _fit(self, w: Weights, behavior: Weights, obs: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> None:
+        s = self.settings
+        behavior.values[...], behavior.steps = w.values, 0
+        behavior.first[...] = behavior.second[...] = 0.0
+        outputs, scale = w.actor.forward(obs), None if w.log_std is None else np.exp(w.log_std)
+        before, _ = self._log_probs(w, outputs, actions)
+        size = max(len(obs) // s.minibatches, 1)
+        for _ in range(s.epochs):
+            order = rng.permutation(len(obs))
+            for at in range(0, len(obs), size):
+                some = order[at : at + size]
+                n = np.float32(len(some))
+                here = behavior.actor.forward(obs[some])
+                log_probs, back = self._log_probs(behavior, here, actions[some])
+                log_ratio = log_probs - before[some]
+                ratio = np.exp(log_ratio)
+                if float(np.mean(ratio - 1.0 - log_ratio)) > s.farthest:
+                    return
+                slope = np.where(ratio >= 1.0 - s.clip, ratio / n, np.float32(0.0)).astype(np.float32)
+                back(slope, self._pull(behavior, here, outputs[some], scale, np.float32(s.penalty) / n))
+                behavior.adam(s.rate, self.max_grad_norm, (0.9, 0.999), 1e-5)
+
+    @staticmethod
+    def _pull(behavior: Weights, here: np.ndarray, there: np.ndarray, scale: Any, weight: np.float32) -> Any:
+        """The gradient of weight · KL(π_θ ‖ π_φ) with respect to the outputs at φ, and to log σ_φ."""
+        if scale is None:
+            p, q = (np.exp(x - x.max(axis=1, keepdims=True)) for x in (there, here))
+            return weight * (q / q.sum(axis=1, keepdims=True) - p / p.sum(axis=1, keepdims=True)), None
+        variance, gap = np.exp(2.0 * behavior.log_std), here - there
+        return weight * gap / variance, (weight * (1.0 - (scale**2 + gap**2) / variance)).sum(axis=0)
