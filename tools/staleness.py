@@ -1,7 +1,7 @@
 """What it costs that the blocks of a round do not see each other: errors with rounds, relative to one balance without delay.
 
-    python tools/staleness.py --tasks cartpole --episodes 64 --trials 400
-    python tools/staleness.py --json staleness.json        everything: four tasks, 64 and 512 episodes; hours
+    python -m tools.staleness --tasks cartpole --episodes 64 --trials 400
+    python -m tools.staleness --json staleness.json        everything: four tasks, 64 and 512 episodes; hours
 
 Every trial is run with rounds of one block of one episode, which is one balance without delay, and then with each schedule.
 Starts and random streams are numbered by episode, so that all of them meet the same starts, and the ratio of their errors is
@@ -36,7 +36,7 @@ from evenroll.evaluation.workers import WorkersSource
 from evenroll.samplers.table import get_sampler
 
 STARTS = 7  # the branch of the seed tree for the environment's luck, in compiled code
-DOMAINS, GYMNASIUM = ("cartpole", "cartpole-continuous"), {"CartPole-v1": 6_000, "Pendulum-v1": 30_000}
+DOMAINS, GYMNASIUM = ("cartpole", "cartpole-continuous"), {"CartPole-v1": 6_000, "InvertedPendulum-v5": 8_000}
 Schedule = Callable[[int], list[Block]]
 
 
@@ -147,7 +147,7 @@ def main() -> None:
     rows, numbers = [], range(given.first, given.first + given.trials)
     for task in given.tasks:
         if task in GYMNASIUM:
-            from how_good import trained
+            from tools.how_good import trained
 
             given.models.mkdir(parents=True, exist_ok=True)
             trained(task, GYMNASIUM[task], given.models)
