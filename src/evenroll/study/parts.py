@@ -229,7 +229,8 @@ class TrendPart:
         closed = ""
         if critical != POINT and low > -TREND and high < TREND:
             closed = f"it lies between {low:+.2f} and {high:+.2f}, where the criterion decides nothing"
-        return Reading(self.name, shown, verdict, trend, low, high, math.copysign(gap, -trend), trials, closed)
+        strength = math.nan if closed else math.copysign(gap, -trend)  # no number of trials reaches a border from there
+        return Reading(self.name, shown, verdict, trend, low, high, strength, trials, closed)
 
 
 @dataclass(frozen=True)
