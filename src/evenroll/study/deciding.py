@@ -2,8 +2,9 @@
 
 Which look comes next depends on numbers only, never on the clock: of all undecided claims it is the one whose verdict is
 predicted to take the fewest core-seconds more, and of its parts the cheapest. So the looks of a run that was killed or ran
-out of time are a beginning of the looks of a run that did not, and a second run goes on where the first one was. A look at
-2ᵏ times the trials of the figure uses exactly the first of them, even if more are there for the sake of another claim.
+out of time are a beginning of the looks of a run that did not, and a second run goes on where the first one was. When the
+time is over, looks are still made if all their trials are in the store. A look at 2ᵏ times the trials of the figure uses
+exactly the first of them, even if more are there for the sake of another claim.
 
 The prediction takes the truth to be where the estimate is. A part that is on its way to being reversed decides its claim
 alone. Otherwise all undecided parts must hold, and their costs are added up. A part gets no more trials if its whole
@@ -103,10 +104,10 @@ def decide(
         _, chosen, way = min(ways, key=lambda item: item[:2])
         wanted = way.part.wanted(way.part.doublings + 1)
         if not _collect(wanted, collected, store, pool, until, done, _Teller(progress, standings, chosen, wanted, until)):
-            out_of_time = True
-            break
+            out_of_time = way.part.late = True  # other looks may still find all their trials in the store
+            continue
         looks += sum(standing.look(collected) for standing in standings)
-    judged = tuple(standing.judged(collected, out_of_time) for standing in standings)
+    judged = tuple(standing.judged(collected) for standing in standings)
     added = sum(len(t.data.values) - len(trials[work].data.values) for work, t in collected.items())
     return Deciding(judged, minutes, looks, added, time.perf_counter() - started, out_of_time)
 
@@ -122,6 +123,7 @@ class _Looked:
     of: int  # how many parts the claim has
     doublings: int
     reading: Reading
+    late: bool = False  # whether the trials of the next look are not there, and the time is over
 
     @classmethod
     def first(cls, part: Part, of: int, collected: Mapping[Work, Trialled]) -> _Looked:
@@ -155,7 +157,7 @@ class _Looked:
         wanted = self.wanted(self.doublings + 1)
         if not self.open or any(len(collected[work].data.values) < n for work, n in wanted.items()):
             return False
-        self.doublings += 1
+        self.doublings, self.late = self.doublings + 1, False
         self.reading = _read(self.part, self.of, self.doublings, collected)
         return True
 
@@ -169,8 +171,8 @@ class _Looked:
         about = f"{'more than ' if abs(r.strength) < TYPICAL else ''}about {float(f'{number:.2g}'):,.0f} trials"
         if r.closed:
             return f"{shown}: {r.closed}; {about} would be needed"
-        if self.doublings == DOUBLINGS:
-            return f"{shown}: {about} would be needed, and the rule ends here"
+        if number > self.fewest << DOUBLINGS or self.doublings == DOUBLINGS:
+            return f"{shown}: {about} would be needed, and the rule ends at {self.fewest << DOUBLINGS:,}"
         minutes = self.seconds(collected) / 60.0
         return f"{shown}: at this width {about} are needed, and {minutes:.2g} core-minutes more"
 
@@ -204,16 +206,19 @@ class _Standing:
         return [p for p in self.parts if p.reading.verdict == UNDECIDED]
 
     def way(self, collected: Mapping[Work, Trialled]) -> _Way | None:
-        """The predicted way to a verdict; None if there is a verdict, or no way."""
+        """The predicted way to a verdict; None if there is a verdict, or no way, or no time for the next look."""
         undecided = self._undecided()
         if self.verdict != UNDECIDED or not undecided:
             return None
         reversing = [p for p in undecided if p.open and p.reading.strength < 0.0]
         if not reversing and not all(p.open for p in undecided):
             return None  # a part that stays undecided keeps the claim from holding
-        costs = [(p.seconds(collected), i) for i, p in enumerate(reversing or undecided)]
-        least, place = min(costs)
-        return _Way(least if reversing else sum(c for c, _ in costs), (reversing or undecided)[place])
+        costs = [p.seconds(collected) for p in reversing or undecided]
+        ready = [(c, i) for i, (c, p) in enumerate(zip(costs, reversing or undecided, strict=True)) if not p.late]
+        if not ready:
+            return None
+        least, place = min(ready)
+        return _Way(least if reversing else sum(costs), (reversing or undecided)[place])
 
     def look(self, collected: Mapping[Work, Trialled]) -> int:
         """Make every look for which the trials are there, and count them."""
@@ -222,12 +227,12 @@ class _Standing:
             looks += made
         return looks
 
-    def judged(self, collected: Mapping[Work, Trialled], out_of_time: bool) -> JudgedClaim:
+    def judged(self, collected: Mapping[Work, Trialled]) -> JudgedClaim:
         """The claim with the verdict of the rule and a note: how many trials it took, or why there is no verdict."""
         added = tuple(AddedLook(p.reading, confidence(p.doublings, p.of)) for p in self.parts if p.doublings)
-        return replace(self.claim, verdict=self.verdict, added=added, note=self._note(collected, out_of_time))
+        return replace(self.claim, verdict=self.verdict, added=added, note=self._note(collected))
 
-    def _note(self, collected: Mapping[Work, Trialled], out_of_time: bool) -> str:
+    def _note(self, collected: Mapping[Work, Trialled]) -> str:
         if self.verdict != UNDECIDED:
             deciding = [p for p in self.parts if p.reading.verdict == FAILS or self.verdict != FAILS]
             most = max(deciding, key=lambda p: p.doublings, default=None)
@@ -236,15 +241,15 @@ class _Standing:
             before = _counted(tuple(sorted(set(most.part.wanted().values()))))
             return f"Decided with {_counted(most.reading.trials)} trials instead of {before}."
         undecided = self._undecided()
+        if not undecided and not self.claim.numbers:
+            return "Left undecided: nothing that it compares was run."
         if not undecided:
             return "Left undecided: its criterion is about the figure’s own trials, and none are added for it."
-        way = self.way(collected)
-        stuck = [p for p in undecided if not p.open] or undecided
-        if way is None:
-            return f"Left undecided: {stuck[0].why_open(collected)}."
-        reason = way.part if way.part.reading.strength < 0.0 else max(undecided, key=lambda p: p.seconds(collected))
-        assert out_of_time
-        return f"Left undecided by the time limit: {reason.why_open(collected)}."
+        late = [p for p in undecided if p.late]
+        if late:
+            return f"Left undecided by the time limit: {max(late, key=lambda p: p.seconds(collected)).why_open(collected)}."
+        stuck = next(p for p in undecided if not p.open)
+        return f"Left undecided: {stuck.why_open(collected)}."
 
 
 def _read(part: Part, of: int, doublings: int, collected: Mapping[Work, Trialled]) -> Reading:

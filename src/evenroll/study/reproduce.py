@@ -149,7 +149,7 @@ def _while_deciding(minutes: float, progress: Callable[[ReproductionProgress], N
 
     def tell(p: DecidingProgress) -> None:
         used = 1.0 - p.seconds_left / (60.0 * minutes) if minutes else 1.0
-        name = f"{p.undecided} claims undecided"
+        name = f"undecided claims: {p.undecided}"
         progress(ReproductionProgress(f"{p.target}, {p.trials:,} trials", p.share, used, None, p.seconds_left, name))
 
     return tell
