@@ -221,13 +221,27 @@ def test_equal_methods_are_given_up_with_the_reason(
 
 
 def test_a_reversed_part_decides_alone(invented: Callable[[Errors], None], tmp_path: Path) -> None:
-    """On GridWorld ROS errs more than OS and BPG. One of both comparisons is enough, and the bandit's are left alone."""
-    invented(lambda work: 1.0 if work.collect != "ros" else 1.25 if work.domain == "gridworld" else 1.01)
+    """On GridWorld ROS errs more than OS and BPG. One of these comparisons is enough, so the bandit gets no trials, although
+    they would be cheaper there and its comparisons, on their way to holding, are undecided."""
+    invented(lambda work: 1.0 if work.collect != "ros" else 1.25 if work.domain == "gridworld" else 0.85)
     outcome = run(tmp_path, 5.0)
     found = headline(outcome)
     assert found.verdict == FAILS
     assert found.note.startswith("Decided with ")
     assert sum(look.reading.verdict == FAILS for look in found.added) == 1
+    there = trials_there(tmp_path)
+    assert there["bandit", "ros"] == 50 < there["gridworld", "ros"]
+    assert any("Bandit" in number and verdict == UNDECIDED for number, verdict in first_look(found, tmp_path))
+
+
+def first_look(claim: JudgedClaim, directory: Path) -> list[tuple[str, str]]:
+    """What the trials of the figure say of each part, by the rule."""
+    found = {}
+    for work in {work for part in claim.parts for work in part.wanted()}:
+        data = [Store(directory / "store").load(block) for block in work.blocks(50)]
+        found[work] = Trialled.of(work, [part for part in data if part is not None])
+    readings = [part.read(Results(found), critical(0, len(claim.parts), 50)) for part in claim.parts]
+    return [(reading.name, reading.verdict) for reading in readings]
 
 
 def test_a_look_uses_the_first_trials_only(tmp_path: Path) -> None:

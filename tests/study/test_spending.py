@@ -67,7 +67,7 @@ def standardised(rng: np.random.Generator, repeats: int, first: int) -> np.ndarr
 def test_a_wrong_verdict_is_as_rare_as_promised_at_any_number_of_looks(base_seed: int) -> None:
     """At the border, where errors are most frequent, a claim of one part wrongly holds in at most 5 % of runs that look 13
     times, and one of four parts wrongly fails in at most 5 %. It fails by chance less than once in 10,000 times, and catches
-    a rate of 6 %: intervals of 95 % at every look err in 19 % of runs, and without counting the parts in 58 %."""
+    a rate of 6 %: intervals of 95 % at every look err in 19 % of runs, and without counting the parts in 57 %."""
     t = standardised(np.random.default_rng(base_seed), REPEATS, 200)
     levels = [critical(k, 1, 200 << k) for k in range(DOUBLINGS + 1)]
     assert (t > np.array([[c.holds] for c in levels])).any(0).mean() < ALLOWED

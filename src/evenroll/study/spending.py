@@ -1,7 +1,8 @@
 """The rule by which `reproduce --decide` looks at claims again and again, and how many trials a verdict will take.
 
-The rule was fixed before any trial was added. A claim is looked at first with the trials of its figure, and then after each
-doubling of them, at most DOUBLINGS times: 200, 400, 800, … trials. A part of a claim that is decided at a look stays so.
+The rule was fixed before any trial was added; what the figures' own trials say was known. A claim is looked at first with
+the trials of its figure, and then after each doubling of them, at most DOUBLINGS times: 200, 400, 800, … trials. A part of a
+claim that is decided at a look stays so.
 
 A claim holds if all of its parts hold, and does not hold if one of them is reversed. The chance of a wrong verdict is at
 most 5 % for each claim, however many looks there are and whenever one stops, because the chances of all looks are added up:
