@@ -129,7 +129,7 @@ def _show_deciding(outcome: Outcome) -> None:
         if claim.note:
             out.print(shown(f"{claim.target}, {claim.verdict}: {claim.text} {claim.note}"), soft_wrap=True)
     out.print(
-        f"{deciding.trials:,} trials added in {deciding.looks} looks at parts of claims, {_duration(deciding.seconds)}"
+        f"{deciding.looks} looks at parts of claims with {deciding.trials:,} added trials, {_duration(deciding.seconds)}"
     )
     if deciding.out_of_time:
         out.print(

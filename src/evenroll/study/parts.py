@@ -14,7 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from evenroll.study.blocks import Work
-from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED, Number, Z
+from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED, Number, Ratio, Z, shown
+from evenroll.study.ratios import above as is_above
+from evenroll.study.ratios import below as is_below
 from evenroll.study.results import Results, statistic
 from evenroll.study.targets import Line
 
@@ -138,19 +140,16 @@ class RatioPart:
         trials = _trials((*self.over, *self.under), results)
         log = _logarithm(self.over, self.under, results)
         if log is None or not math.isfinite(log.se):
-            value = math.nan if log is None else math.exp(log.value)
-            text = f"{self.name}: {value:.2g} [nan, nan]"
-            return Reading(self.name, text, UNDECIDED, value, math.nan, math.nan, math.nan, trials)
+            ratio = Ratio(math.nan if log is None else math.exp(log.value), math.nan, math.nan)
+            return Reading(self.name, shown(self.name, ratio), UNDECIDED, ratio.value, math.nan, math.nan, math.nan, trials)
         downward, upward = (critical.fails, critical.holds) if self.below else (critical.holds, critical.fails)
         value = math.exp(log.value)
-        low, high = value * math.exp(-downward * log.se), value * math.exp(upward * log.se)
-        under, beyond = high < self.bound, low > self.bound
-        holds, fails = (under, beyond) if self.below else (beyond, under)
+        ratio = Ratio(value, value * math.exp(-downward * log.se), value * math.exp(upward * log.se))
+        verdict = is_below(ratio, self.bound) if self.below else is_above(ratio, self.bound)
         away = (math.log(self.bound) - log.value) * (1.0 if self.below else -1.0)
         return Reading(
-            self.name, f"{self.name}: {value:.2g} [{low:.2g}, {high:.2g}]",
-            HOLDS if holds else FAILS if fails else UNDECIDED, value, low, high,
-            away / log.se if log.se else math.copysign(math.inf, away), trials, _closed(low, high, self.bound),
+            self.name, shown(self.name, ratio), verdict, value, ratio.low, ratio.high,
+            away / log.se if log.se else math.copysign(math.inf, away), trials, _closed(ratio.low, ratio.high, self.bound),
         )  # fmt: skip
 
 
