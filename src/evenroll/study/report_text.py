@@ -35,7 +35,7 @@ ABOUT = {  # what to look for in a section
 
 # How claims are judged where trials were added to decide them; the rule itself is in `spending`.
 DECIDED = (
-    "<p>Where the trials of a figure did not decide a claim, trials were added by a rule that was fixed beforehand: a look "
+    "<p>Where the trials of a figure did not decide a claim, trials were added by a rule that stood before them: a look "
     f"after every doubling, at most {DOUBLINGS} of them, with intervals so much wider that a verdict on a claim is wrong "
     f"with a chance of at most {100 * WRONG:g} %, whenever one stops. Such a claim says how many trials it took, or why it "
     "is left undecided. Figures and tables are of their own trials only.</p>"
