@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from evenroll.study.blocks import Work
-from evenroll.study.evidence import Evidence, median_interval, medians_compared
+from evenroll.study.evidence import Evidence, medians_compared
 from evenroll.study.experiments import QUICK, targets
+from evenroll.study.parts import median_interval
 from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED
 from tests.study.invented import exact
 

@@ -87,6 +87,27 @@ def test_command_line(run: Path, tmp_path: Path) -> None:
         runner.invoke(app, ["reproduce"], catch_exceptions=False)
 
 
+def test_deciding_on_the_command_line(tmp_path: Path) -> None:
+    """A run that may add nothing names what is left and how to go on; a time limit alone is refused in one line."""
+    runner, where = CliRunner(), ["reproduce", "fig12", "--trials", "8", "--budget", "4", "--out", str(tmp_path)]
+    shown = runner.invoke(app, [*where, "--decide", "--minutes", "0"])
+    assert shown.exit_code == 0, shown.output
+    assert "Left undecided by the time limit: " in shown.output
+    assert "the time limit of 0 minutes came first: the same command goes on from here" in shown.output
+    told = json.loads(runner.invoke(app, [*where, "--decide", "--minutes", "0", "--json", "-"]).output)
+    assert told["deciding"] | {"seconds": 0.0} == {
+        "minutes": 0.0, "looks": 0, "trials_added": 0, "seconds": 0.0, "out_of_time": True,
+    }  # fmt: skip
+    assert any("note" in claim for claim in told["claims"])
+    with pytest.raises(SpecError, match="--minutes is the time limit of --decide"):
+        runner.invoke(app, [*where, "--minutes", "3"], catch_exceptions=False)
+    for wrong in ("-1", "nan", "inf"):
+        with pytest.raises(SpecError, match="--minutes must be a number of minutes"):
+            runner.invoke(app, [*where, "--decide", "--minutes", wrong], catch_exceptions=False)
+    help_text = runner.invoke(app, ["reproduce", "--help"], env={"COLUMNS": "200"}).output
+    assert "evenroll reproduce all --decide --minutes 60" in help_text
+
+
 def test_an_interrupted_run_is_consistent_and_goes_on(tmp_path: Path) -> None:
     """SIGINT as Ctrl-C sends it: exit code 130, one line, whole files only; the same command then finishes."""
     command = [

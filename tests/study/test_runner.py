@@ -33,6 +33,18 @@ def test_bytes_do_not_depend_on_workers_or_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(whole[4:], part)
 
 
+def test_after_its_time_nothing_is_begun_and_what_is_there_is_read(tmp_path: Path) -> None:
+    store, late = Store(tmp_path), time.perf_counter()
+    assert ensure(store, BLOCKS[:3], pool=get_pool(workers=1), until=late) == {}
+    ensure(store, BLOCKS[:2], pool=get_pool(workers=1), until=late + 600.0)
+    assert set(ensure(store, BLOCKS[:3], pool=get_pool(workers=1), until=late)) == set(BLOCKS[:2])
+    assert not list(tmp_path.glob("claims/*"))
+    held = store.claim(BLOCKS[2])  # by another process, which is not waited for
+    assert held is not None
+    assert set(ensure(store, BLOCKS[1:3], until=time.perf_counter() + 0.1)) == {BLOCKS[1]}
+    held.release()
+
+
 def _run(directory: str, results: object = None) -> None:
     computed = 0
 

@@ -93,6 +93,13 @@ SEAMS = (
     Mutant(
         "a verdict without significance", "study/ratios.py", "HOLDS if ratio.high < bound", "HOLDS if ratio.value < bound"
     ),
+    Mutant("every look as if it were the only one", "study/spending.py", "(WRONG - FIRST) / DOUBLINGS", "FIRST"),
+    Mutant(
+        "a look at all trials there are",
+        "study/deciding.py",
+        "{work: collected[work].first(n) for",
+        "{work: collected[work] for",
+    ),
     Mutant("theory without its square", "study/results.py", "steps * truth.value**2", "steps * truth.value"),
     Mutant(
         "initial data from the trial's own action stream",

@@ -76,7 +76,13 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
         ),
     ),
     (leaderboard, ("evenroll leaderboard --quick --domains gridworld --out results",)),
-    (reproduce, ("evenroll reproduce fig2 table3 theory --quick --out reproduction",)),
+    (
+        reproduce,
+        (
+            "evenroll reproduce fig2 table3 theory --quick --out reproduction",
+            "evenroll reproduce all --decide --minutes 60 --out reproduction",
+        ),
+    ),
     (results, ("evenroll results reproduction --export trials.csv",)),
     (value, ("evenroll value cartpole --policy mine.safetensors --episodes 1000000",)),
     (train, ("evenroll train cartpole --seed 1 --out my-cartpole.safetensors",)),

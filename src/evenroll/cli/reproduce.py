@@ -19,6 +19,10 @@ OutOption = Annotated[
     Path, typer.Option("--out", metavar="FOLDER", help="Directory for the store, figures and report.html.")
 ]
 
+DECIDE_HELP = (
+    "Add trials where they decide a claim, by a rule fixed beforehand (a look after every doubling, at most 5 % wrong); "
+    "figures keep theirs."
+)
 QUICK_HELP = "20 trials, budgets up to 2⁸ (more where it is cheap): all of it within 4 minutes."
 
 
@@ -38,6 +42,10 @@ def reproduce(
     domain: Annotated[
         list[str] | None, typer.Option(help="One more domain in every figure; repeatable.", metavar="DOMAIN")
     ] = None,
+    decide: Annotated[bool, typer.Option("--decide", help=DECIDE_HELP)] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="Time limit of --decide, beside that of the figures (default 30).", metavar="X")
+    ] = None,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
     executor: ExecutorOption = "threads",
@@ -51,9 +59,14 @@ def reproduce(
     from evenroll.adapters.loading import as_domain
     from evenroll.cli.console import emit, writable
     from evenroll.errors import SpecError
+    from evenroll.study.deciding import MINUTES
     from evenroll.study.experiments import FULL, QUICK, Roster
     from evenroll.study.reproduce import reproduce as run
 
+    if minutes is not None and not decide:
+        raise SpecError("--minutes is the time limit of --decide: give both, or neither")
+    if minutes is not None and not 0 <= minutes < float("inf"):
+        raise SpecError(f"--minutes must be a number of minutes, 0 or more, not {minutes:g}")
     if budget is not None and not budget >= 1:
         raise SpecError(f"the budget must be at least one mean episode length, not {budget}")
     scale = replace(QUICK if quick else FULL, seed=seed).limited(trials, budget)
@@ -77,6 +90,7 @@ def reproduce(
                 roster=roster,
                 workers=workers,
                 executor=executor,
+                decide_minutes=(MINUTES if minutes is None else minutes) if decide else None,
                 progress=tell,
                 say=said.append,
             )
@@ -96,11 +110,33 @@ def _show_outcome(outcome: Outcome, said: list[str]) -> None:
     counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
     if counted:
         out.print(f"claims: {counted}")
+    if outcome.deciding is not None:
+        _show_deciding(outcome)
     out.print(
         f"{outcome.computed} blocks computed, {outcome.read} read, {outcome.seconds:.0f} s; {len(outcome.files)} files: "
         f"[bold]{outcome.files[-1]}[/bold]",
         soft_wrap=True,
     )
+
+
+def _show_deciding(outcome: Outcome) -> None:
+    """Every claim that got more trials or is undecided, with how many its verdict took or why there is none."""
+    from evenroll.cli.console import out, shown
+
+    deciding = outcome.deciding
+    assert deciding is not None
+    for claim in outcome.claims:
+        if claim.note:
+            out.print(shown(f"{claim.target}, {claim.verdict}: {claim.text} {claim.note}"), soft_wrap=True)
+    out.print(
+        f"{deciding.looks} looks at parts of claims with {deciding.trials:,} added trials, {_duration(deciding.seconds)}"
+    )
+    if deciding.out_of_time:
+        out.print(
+            f"[yellow]the time limit of {deciding.minutes:g} minutes came first: the same command goes on from here, and "
+            "--minutes allows more[/yellow]",
+            soft_wrap=True,
+        )
 
 
 def _list(names: list[str], scale: Any, roster: Any, workers: int | None, directory: Path) -> None:
@@ -146,7 +182,7 @@ def _bars(quiet: bool) -> Iterator[Callable[[ReproductionProgress], None]]:
             return "" if seconds is None else f"{_duration(seconds)} left"
 
         def tell(p: ReproductionProgress) -> None:
-            bars.update(whole, completed=p.whole, left=left(p.whole_left))
+            bars.update(whole, description=p.whole_name, completed=p.whole, left=left(p.whole_left))
             bars.update(current, description=p.target, completed=p.share, left=left(p.left))
 
         yield tell

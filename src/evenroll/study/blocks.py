@@ -29,6 +29,8 @@ from evenroll.study.true_value import truth
 FORMAT = 1  # the version of the identity and of the file
 STEPS_PER_BLOCK = 2_000_000  # about: this is what a worker may lose when it is killed
 SIZES = (50, 25, 10, 5)  # trials per block; the largest size within STEPS_PER_BLOCK is taken
+FURTHER_SIZES = (2000, 1000, 500, 250, 100, *SIZES)  # the sizes of blocks that are added to those of a figure
+NETWORKS = "fqe-net"  # estimators whose trials take seconds, however few steps they have
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,13 @@ class Work:
         steps = resolve(self).checkpoints[-1]
         size = next((s for s in SIZES if s * steps <= STEPS_PER_BLOCK), SIZES[-1])
         return [Block(self, first, min(size, trials - first)) for first in range(0, trials, size)]
+
+    def further_blocks(self, there: int, trials: int) -> list[Block]:
+        """The blocks of trials there, there + 1, …, trials − 1. They may be larger than the first, as there may be many."""
+        steps = resolve(self).checkpoints[-1]
+        sizes = SIZES[-1:] if any(name.startswith(NETWORKS) for name in self.measures) else FURTHER_SIZES
+        size = next((s for s in sizes if s * steps <= STEPS_PER_BLOCK), sizes[-1])
+        return [Block(self, first, min(size, trials - first)) for first in range(there, trials, size)]
 
 
 SAMPLING_ERRORS = (KL, GRADIENT)

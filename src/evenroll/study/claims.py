@@ -6,7 +6,6 @@ Where very many comparisons are made some must err, and the criterion allows for
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -15,7 +14,8 @@ from evenroll.study.blocks import resolve
 from evenroll.study.claims_sensitivity import EARLY, sensitivity, step_size_claims
 from evenroll.study.claims_theory import theory_claims
 from evenroll.study.evidence import Evidence, JudgedClaim, compared, medians_compared
-from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED, above, below, shown, together
+from evenroll.study.parts import BiasPart, Measured, Part, RatioPart
+from evenroll.study.ratios import FAILS, HOLDS, together
 from evenroll.study.results import on_policy_mse, statistic
 
 
@@ -36,21 +36,28 @@ def fig1(evidence: Evidence) -> Iterator[JudgedClaim]:
     """Sampling error decreases faster with ROS than with OS, without and with initial data."""
     for prefix, place, when in (("", 0, "without"), ("init+", 1, "with")):
         panel = evidence.panels("fig1")[place]
-        slopes = {}
+        slopes, lines = {}, {}
         for name in ("ros", "os"):
             line = evidence.line(panel, f"{prefix}{name}")
             if line is None:
                 return
             x, y = evidence.results.steps(line), statistic(evidence.results.curve(line), "kl")[0]
             late = x >= x[-1] / 32
+            lines[name] = line
             slopes[name] = float(np.polyfit(np.log(x[late]), np.log(y[late]), 1)[0])
-        ratio = evidence.at(panel, f"{prefix}ros").over(evidence.at(panel, f"{prefix}os"))  # type: ignore[union-attr,arg-type]
-        yield JudgedClaim(
+        ratio = RatioPart(
+            "KL of ROS / OS", (Measured(lines["ros"], panel.quantity),), (Measured(lines["os"], panel.quantity),)
+        )
+        yield evidence.judged(
             "fig1",
             f"GridWorld, {when} initial data: sampling error decreases faster with ROS than with OS.",
             "KL of ROS / OS below 1 at the last checkpoint (95 %), and a steeper slope over the last five doublings.",
-            together([below(ratio), HOLDS if slopes["ros"] < slopes["os"] else FAILS]),
-            (shown("KL of ROS / OS", ratio), f"slopes: ROS {slopes['ros']:.2f}, OS {slopes['os']:.2f}"),
+            (ratio,),
+            fixed=(HOLDS if slopes["ros"] < slopes["os"] else FAILS,),
+            numbers=(
+                ratio.read(evidence.results, ratio.usual).text,
+                f"slopes: ROS {slopes['ros']:.2f}, OS {slopes['os']:.2f}",
+            ),
         )
 
 
@@ -92,21 +99,19 @@ def fig3(evidence: Evidence) -> Iterator[JudgedClaim]:
         "Even with 100 off-policy trajectories in the data, ROS ends below OS, which has none.",
         "MSE ratio at the last checkpoint below 1 (95 %), in every domain.",
     )  # fmt: skip
-    verdicts, numbers = [], []
+    parts: list[Part] = []
+    numbers = []
     for panel in evidence.panels("fig3"):
-        start, first = evidence.at(panel, "init+os/mc", 0), evidence.at(panel, "os/mc", 0)
-        line = evidence.line(panel, "init+os/mc")
-        if start is None or first is None or line is None:
+        start, first = evidence.measured(panel, "init+os/mc", 0), evidence.measured(panel, "os/mc", 0)
+        if start is None or first is None:
             continue
-        ratio, curve = start.over(first), evidence.results.curve(line)
-        errors = curve.estimates[:, 0] - 1.0
-        t = errors.mean() / (errors.std(ddof=1) / math.sqrt(len(errors)))
-        verdicts += [below(ratio), HOLDS if abs(t) > 1.96 else UNDECIDED]
-        numbers.append(f"{shown(panel.title + ', MSE', ratio)}; bias {errors.mean():+.3f}, {t:+.1f} standard errors")
-    yield JudgedClaim(
+        pair = RatioPart(f"{panel.title}, MSE", (start,), (first,)), BiasPart("bias", start)
+        parts += pair
+        numbers.append("; ".join(part.read(evidence.results, part.usual).text for part in pair))
+    yield evidence.judged(
         "fig3", "Initial data reduces MSE at once, at the expense of bias.",
         "MSE with 0 new steps / MSE of OS after one mean episode below 1, and bias there more than 1.96 standard errors.",
-        together(verdicts), tuple(numbers),
+        parts, numbers=tuple(numbers),
     )  # fmt: skip
 
 
@@ -115,7 +120,7 @@ def fig6(evidence: Evidence) -> Iterator[JudgedClaim]:
     yield from sampling_error(evidence, "fig6", "KL", "")
     yield compared(
         evidence, "fig6", "bpg", ("os",), "BPG increases sampling error: it moves away from the policy.",
-        "KL of BPG / OS at the last checkpoint above 1 (95 %), in every domain.", above,
+        "KL of BPG / OS at the last checkpoint above 1 (95 %), in every domain.", below=False,
     )  # fmt: skip
 
 
@@ -124,23 +129,21 @@ def fig13(evidence: Evidence) -> Iterator[JudgedClaim]:
     yield compared(
         evidence, "fig13", "os/wris", ("ros/mc",),
         "Tabular: OS does not reach the MSE of ROS, even with the help of WRIS.",
-        "MSE of OS-WRIS / ROS-MC above 1 (95 %) at the last checkpoint, Bandit and GridWorld.", above,
-        ("bandit", "gridworld"),
+        "MSE of OS-WRIS / ROS-MC above 1 (95 %) at the last checkpoint, Bandit and GridWorld.", below=False,
+        domains=("bandit", "gridworld"),
     )  # fmt: skip
-    verdicts, numbers = [], []
+    parts = []
     for panel in evidence.panels("fig13"):
         place = evidence.place(panel, EARLY)
         if panel.domain in ("bandit", "gridworld") or place is None:
             continue
-        a, b = evidence.at(panel, "os/wris", place), evidence.at(panel, "ros/mc", place)
-        if a is None or b is None:
-            continue
-        verdicts.append(above(a.over(b)))
-        numbers.append(shown(f"{panel.title}, OS-WRIS / ROS-MC at {EARLY:g} mean episodes", a.over(b)))
-    yield JudgedClaim(
+        a, b = evidence.measured(panel, "os/wris", place), evidence.measured(panel, "ros/mc", place)
+        if a is not None and b is not None:
+            name = f"{panel.title}, OS-WRIS / ROS-MC at {EARLY:g} mean episodes"
+            parts.append(RatioPart(name, (a,), (b,), below=False))
+    yield evidence.judged(
         "fig13", "Non-tabular: WRIS needs much data before it is as accurate as ROS.",
-        f"MSE of OS-WRIS / ROS-MC above 1 (95 %) after {EARLY:g} mean episodes, both CartPoles.",
-        together(verdicts), tuple(numbers),
+        f"MSE of OS-WRIS / ROS-MC above 1 (95 %) after {EARLY:g} mean episodes, both CartPoles.", parts,
     )  # fmt: skip
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-
-import numpy as np
+from dataclasses import replace
 
 from evenroll.study.evidence import Evidence, JudgedClaim
 from evenroll.study.experiments import ALPHAS, title_of
-from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED, Number, Ratio, above, below, shown, together
+from evenroll.study.parts import Measured, RatioPart, TrendPart
+from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED, below, shown
 from evenroll.study.targets import Line, Panel, Sweep, label
 
 EARLY = 32.0  # mean episodes: this counts as little data
@@ -20,36 +20,35 @@ def step_size_claims(evidence: Evidence) -> Iterator[JudgedClaim]:
     """The claims of figure 4: two panels of step sizes, then one of noise and one of ε."""
     grid, pole, factors, epsilon = evidence.panels("fig4")
     yield any_step_size(evidence, grid)
-    finals = [(x.method, n) for x in step_sizes(grid) if (n := evidence.at(grid, x.method)) is not None]
-    steps = [larger.over(smaller) for (_, smaller), (_, larger) in itertools.pairwise(finals)]
-    yield JudgedClaim(
+    ladder = [(x.method, Measured(x, grid.quantity)) for x in step_sizes(grid)]
+    yield evidence.judged(
         "fig4", "GridWorld: with much data, a larger α gives lower MSE.",
         "At the last checkpoint the MSE ratio of each tested α to the one before it, from OS (α = 0) on, is below 1 (95 %).",
-        together(below(r) for r in steps),
-        tuple(shown(f"{label(m)} / the one before", r) for (m, _), r in zip(finals[1:], steps, strict=True)),
+        [
+            RatioPart(f"{label(method)} / the one before", (larger,), (smaller,))
+            for (_, smaller), (method, larger) in itertools.pairwise(ladder)
+        ],
     )  # fmt: skip
-    base = evidence.at(pole, "os/mc")
-    largest, second = evidence.at(pole, "ros:alpha=1000/mc"), evidence.at(pole, "ros:alpha=100/mc")
+    base = evidence.measured(pole, "os/mc")
+    largest, second = evidence.measured(pole, "ros:alpha=1000/mc"), evidence.measured(pole, "ros:alpha=100/mc")
     if base is None or largest is None or second is None:
         return
-    line = evidence.line(pole, "ros:alpha=1000/mc")
-    away = evidence.results.curve(line).runaway if line else 0
-    ratio = largest.over(base)
-    yield JudgedClaim(
-        "fig4", "CartPole: α = 1000 diverges.", "Its MSE / that of OS is above 10 at the last checkpoint (95 %).",
-        above(ratio, 10.0),
-        (shown("MSE ratio", ratio), f"the guard saw it run away in {away} of {line.trials if line else 0} trials"),
+    away = evidence.results.curve(largest.line).runaway
+    ratio = RatioPart("MSE ratio", (largest,), (base,), below=False, bound=10.0)
+    yield evidence.judged(
+        "fig4", "CartPole: α = 1000 diverges.", "Its MSE / that of OS is above 10 at the last checkpoint (95 %).", (ratio,),
+        numbers=(
+            ratio.read(evidence.results, ratio.usual).text,
+            f"the guard saw it run away in {away} of {largest.line.trials} trials",
+        ),
     )  # fmt: skip
-    place, late = evidence.place(pole, EARLY), second.over(base)
+    place = evidence.place(pole, EARLY)
     if place is not None:
-        early, early_base = (evidence.at(pole, m, place) for m in ("ros:alpha=100/mc", "os/mc"))
-        assert early is not None
-        assert early_base is not None
-        ratio = early.over(early_base)
-        yield JudgedClaim(
+        early = RatioPart(f"at {EARLY:g}", (replace(second, place=place),), (replace(base, place=place),), below=False)
+        yield evidence.judged(
             "fig4", "CartPole: α = 100 needs many steps before it improves upon OS.",
             f"MSE / that of OS above 1 after {EARLY:g} mean episodes and below 1 at the last checkpoint (95 %).",
-            together([above(ratio), below(late)]), (shown(f"at {EARLY:g}", ratio), shown("at the end", late)),
+            (early, RatioPart("at the end", (second,), (base,))),
         )  # fmt: skip
     yield from sensitivity(evidence, "fig4", factors, epsilon)
 
@@ -93,40 +92,42 @@ def sensitivity(evidence: Evidence, target: str, factors: Panel, epsilon: Panel)
     mean, noise = (s for s in factors.sweeps if s.method == "ros/mc")
     where = title_of(factors.domain)
 
-    def ends(sweep: Sweep) -> tuple[Ratio, Ratio, Ratio]:
-        """The ratios at the first and at the last setting, and the last relative to the first."""
-        found = evidence.results.ratios(sweep)
-        numbers = [Number(float(r), float(s)) for r, s in zip(found.ratio, found.se, strict=True)]
-        one = Number(1.0, 0.0)
-        return numbers[0].over(one), numbers[-1].over(one), numbers[-1].over(numbers[0])
+    def ends(sweep: Sweep, below: bool) -> tuple[RatioPart, tuple[str, ...]]:
+        """The ratio at the last setting relative to that at the first, and all three as lines of the page."""
+        mine, theirs = sides(sweep)
+        change = RatioPart("largest / smallest", (mine[-1], theirs[0]), (theirs[-1], mine[0]), below)
+        parts = [RatioPart(f"× {sweep.x[i]:g}", (mine[i],), (theirs[i],)) for i in (0, -1)]
+        return change, tuple(part.read(evidence.results, part.usual).text for part in (*parts, change))
 
-    first, last, change = ends(mean)
-    yield JudgedClaim(
+    change, numbers = ends(mean, below=True)
+    yield evidence.judged(
         target, f"{where}: the larger the rewards' means, the more ROS reduces MSE.",
-        "MSE ratio ROS / OS at the largest factor / that at the smallest below 1 (95 %).", below(change),
-        (shown(f"× {mean.x[0]:g}", first), shown(f"× {mean.x[-1]:g}", last), shown("largest / smallest", change)),
+        "MSE ratio ROS / OS at the largest factor / that at the smallest below 1 (95 %).", (change,), numbers=numbers,
     )  # fmt: skip
-    first, last, change = ends(noise)
-    yield JudgedClaim(
+    change, numbers = ends(noise, below=False)
+    yield evidence.judged(
         target, f"{where}: with more reward noise the advantage of ROS disappears.",
-        "MSE ratio ROS / OS at the largest factor / that at the smallest above 1 (95 %).", above(change),
-        (shown(f"× {noise.x[0]:g}", first), shown(f"× {noise.x[-1]:g}", last), shown("largest / smallest", change)),
+        "MSE ratio ROS / OS at the largest factor / that at the smallest above 1 (95 %).", (change,), numbers=numbers,
     )  # fmt: skip
-    sweep = epsilon.sweeps[0]
-    found = evidence.results.ratios(sweep)
-    ratios = [Number(float(r), float(s)).over(Number(1.0, 0.0)) for r, s in zip(found.ratio, found.se, strict=True)]
-    judged = [(x, r) for x, r in zip(found.x, ratios, strict=True) if math.isfinite(r.value)]
-    verdicts = [below(r) for _, r in judged]
-    numbers = tuple(shown(f"ε = {x:g}", r) for x, r in judged)
-    zero = () if len(judged) == len(ratios) else ("ε = 0: both errors are 0, there is no ratio",)
-    yield JudgedClaim(
-        target, f"{where}: ROS improves upon OS for every ε.", "MSE ratio below 1 (95 %) for every ε.",
-        together(verdicts), numbers + zero,
+    mine, theirs = sides(epsilon.sweeps[0])
+    every = [RatioPart(f"ε = {x:g}", (a,), (b,)) for x, a, b in zip(epsilon.sweeps[0].x, mine, theirs, strict=True)]
+    judged = [part for part in every if math.isfinite(part.read(evidence.results, part.usual).value)]
+    zero = () if len(judged) == len(every) else ("ε = 0: both errors are 0, there is no ratio",)
+    yield evidence.judged(
+        target, f"{where}: ROS improves upon OS for every ε.", "MSE ratio below 1 (95 %) for every ε.", judged,
+        numbers=tuple(part.read(evidence.results, part.usual).text for part in judged) + zero,
     )  # fmt: skip
-    with np.errstate(invalid="ignore"):  # ratios that are all the same have no correlation, and decide nothing
-        trend = float(np.corrcoef(np.arange(len(judged)), np.log([r.value for _, r in judged]))[0, 1])
-    yield JudgedClaim(
+    trend = TrendPart("correlation", tuple(part.over[0] for part in judged), tuple(part.under[0] for part in judged))
+    yield evidence.judged(
         target, f"{where}: the improvement is generally larger the more random the policy.",
-        "Correlation of log ratio with the rank of ε below −0.5 (trend), undecided between −0.5 and 0.5.",
-        HOLDS if trend < -0.5 else FAILS if trend > 0.5 else UNDECIDED, (f"correlation {trend:+.2f}",),
+        "Correlation of log ratio with the rank of ε below −0.5 (trend), undecided between −0.5 and 0.5.", (trend,),
     )  # fmt: skip
+
+
+def sides(sweep: Sweep) -> tuple[list[Measured], list[Measured]]:
+    """What a sweep compares, setting by setting: the MSE of the method, and that of OS."""
+    mine, theirs = (
+        [Measured(Line(sweep.method, work, work.measures[0], sweep.trials), "mse") for work in works]
+        for works in (sweep.works, sweep.against)
+    )
+    return mine, theirs

@@ -24,7 +24,7 @@ from evenroll.study.evidence import Evidence, JudgedClaim
 from evenroll.study.experiments import DOMAINS, METHODS, Scale
 from evenroll.study.palette import GREY, look_of
 from evenroll.study.ratios import FAILS, HOLDS, UNDECIDED
-from evenroll.study.report_text import about, differences, size
+from evenroll.study.report_text import DECIDED, about, differences, size
 from evenroll.study.results import Results
 from evenroll.study.tables import FinalTable, table
 from evenroll.study.targets import PaperTarget, label
@@ -34,12 +34,24 @@ from evenroll.text.page import table as grid
 VERDICTS = {HOLDS: ("holds", "✓"), FAILS: ("fails", "✗"), UNDECIDED: ("unsure", "?")}  # kind and sign of the badge
 
 
-def write_report(done: Sequence[PaperTarget], results: Results, path: Path, scale: Scale) -> Path:
-    """Write the page of the targets that are done. It holds no times: the same results give the same bytes."""
+def write_report(
+    done: Sequence[PaperTarget],
+    results: Results,
+    path: Path,
+    scale: Scale,
+    decided: Sequence[JudgedClaim] | None = None,
+) -> Path:
+    """Write the page of the targets that are done. It holds no times: the same results give the same bytes.
+
+    decided  the claims as they were judged with more trials (`deciding`); otherwise they are judged on these results
+    """
     there = [target.name for target in done]
     drawn = {t.name: charts(t, results) for t in done if t.name == "theory" or (t.panels and t.name.startswith("fig"))}
     data = {"sections": [{"name": name, "charts": [_plain(c) for c in parts]} for name, parts in drawn.items()]}
-    judged = _claims(claims(Evidence({t.name: t for t in done}, results)))
+    if decided is None:
+        judged = _claims(claims(Evidence({t.name: t for t in done}, results)), "")
+    else:
+        judged = _claims(decided, DECIDED)
     links = ["idea", *(["claims"] if judged else []), *there, "differences"]
     words = {"idea": "the idea", "differences": "where we differ"}
     page = Template(_asset("report.html")).substitute(
@@ -96,7 +108,7 @@ def _plain(chart: Chart) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _claims(judged: Sequence[JudgedClaim]) -> str:
+def _claims(judged: Sequence[JudgedClaim], rule: str) -> str:
     """The section of claims. A page whose targets have none has no such section."""
     if not judged:
         return ""
@@ -110,10 +122,17 @@ def _claims(judged: Sequence[JudgedClaim]) -> str:
         f"<li><details><summary>{badge(c.verdict)} {html.escape(c.text)} "
         f'<a href="#{c.target}" class="soft">{c.target}</a></summary>'
         f'<p class="soft">Criterion: {html.escape(c.criterion)}</p>'
-        f"<ul>{''.join(f'<li>{html.escape(n)}</li>' for n in c.numbers)}</ul></details></li>"
+        f"<ul>{''.join(f'<li>{html.escape(n)}</li>' for n in c.numbers)}</ul>{_added(c)}</details></li>"
         for c in judged
     )
-    return Template(_asset("report_claims.html")).substitute(tally=tally, items=items)
+    return Template(_asset("report_claims.html")).substitute(tally=tally, items=items, rule=rule)
+
+
+def _added(claim: JudgedClaim) -> str:
+    """What further trials said of a claim, and how many the verdict took or why there is none."""
+    note = f"<p>{html.escape(claim.note)}</p>" if claim.note else ""
+    looks = "".join(f"<li>{html.escape(str(look))}</li>" for look in claim.added)
+    return note + (f"<ul>{looks}</ul>" if looks else "")
 
 
 def _section(target: PaperTarget, results: Results, there: Sequence[str]) -> str:

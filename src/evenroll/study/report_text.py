@@ -10,6 +10,7 @@ from collections.abc import Collection
 from string import Template
 
 from evenroll.study.experiments import FULL, Scale
+from evenroll.study.spending import DOUBLINGS, WRONG
 
 ABOUT = {  # what to look for in a section
     "fig1": "How far the collected data is from on-policy. ROS pulls it in faster than chance does.",
@@ -31,6 +32,14 @@ ABOUT = {  # what to look for in a section
     "theory": "What the paper proves, on data. The bound of Theorem 3 as printed fails at the large cross, which lies below "
     "the dotted line. The corrected bound of the same data, the large diamond, holds.",
 }  # fmt: skip
+
+# How claims are judged where trials were added to decide them; the rule itself is in `spending`.
+DECIDED = (
+    "<p>Where the trials of a figure did not decide a claim, trials were added by a rule that stood before them: a look "
+    f"after every doubling, at most {DOUBLINGS} of them, with intervals so much wider that a verdict on a claim is wrong "
+    f"with a chance of at most {100 * WRONG:g} %, whenever one stops. Such a claim says how many trials it took, or why it "
+    "is left undecided. Figures and tables are of their own trials only.</p>"
+)
 
 ESTIMATES = frozenset(("fig2", "fig3", "fig10", "fig11", "fig13", "table3", "table4"))
 SWEEPS = frozenset(("fig4", "fig12"))

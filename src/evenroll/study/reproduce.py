@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from evenroll.executors.pool import Pool, get_pool
 from evenroll.study.blocks import Block, Work
 from evenroll.study.claims import claims
 from evenroll.study.costs import cost, note_timing
+from evenroll.study.deciding import Deciding, DecidingProgress, decide
 from evenroll.study.evidence import Evidence, JudgedClaim
 from evenroll.study.experiments import Roster, Scale, targets
 from evenroll.study.figures import draw
@@ -31,7 +33,8 @@ PAGE_EVERY = 60.0  # seconds between two pages of what a long run has done so fa
 class ReproductionProgress:
     """The shares that are done by estimated cost, and the seconds that are left at the pace so far.
 
-    `share` and `left` are of the current target, `whole` and `whole_left` of all targets together.
+    `share` and `left` are of the current target, `whole` and `whole_left` of all targets together. While trials are added to
+    decide claims, the current target is the next look, and the whole is the time limit.
     """
 
     target: str
@@ -39,17 +42,19 @@ class ReproductionProgress:
     whole: float
     left: float | None
     whole_left: float | None
+    whole_name: str = "everything"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did and left behind."""
+    """What a run did and left behind. `deciding` is what adding trials came to, if that was asked for."""
 
     computed: int  # blocks that were missing
     read: int  # blocks that were in the store
     seconds: float
     files: tuple[Path, ...]
     claims: tuple[JudgedClaim, ...]
+    deciding: Deciding | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -58,6 +63,7 @@ class Outcome:
             "seconds": round(self.seconds, 1),
             "files": [str(path) for path in self.files],
             "claims": [claim.to_json() for claim in self.claims],
+            **({} if self.deciding is None else {"deciding": self.deciding.to_json()}),
         }
 
 
@@ -78,10 +84,17 @@ def reproduce(
     roster: Roster,
     workers: int | None = None,
     executor: str | Pool = "threads",
+    decide_minutes: float | None = None,
     progress: Callable[[ReproductionProgress], None] = lambda p: None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Outcome:
-    """Compute what is missing for these targets, draw them, and write the page. All files are whole at any moment."""
+    """Compute what is missing for these targets, draw them, and write the page. All files are whole at any moment.
+
+    decide_minutes  if given, trials are then added for claims that are undecided, for at most so many minutes (`deciding`).
+                    Figures, tables and curves keep the trials of `scale`; only claims are judged anew.
+    """
+    if decide_minutes is not None and not 0.0 <= decide_minutes < math.inf:
+        raise SpecError(f"the time limit must be a number of minutes, 0 or more, not {decide_minutes:g}")
     directory = Path(directory)
     pool = get_pool(executor, workers)
     selected_targets = choose(names, scale, roster)
@@ -118,8 +131,28 @@ def reproduce(
                 selected_targets[: selected_targets.index(target) + 1], results, directory / "report.html", scale
             )
             written = time.perf_counter()
-    judged = claims(Evidence({t.name: t for t in selected_targets}, Results(trials_by_work)))
-    return Outcome(counts[True], counts[False], time.perf_counter() - started, (*files, page), tuple(judged))
+    judged = tuple(claims(Evidence({t.name: t for t in selected_targets}, results)))
+    deciding = None
+    if decide_minutes is not None:
+        deciding = decide(
+            judged, trials_by_work, store, pool, minutes=decide_minutes, progress=_while_deciding(decide_minutes, progress),
+            done=lambda block, computed: counts.update({computed: counts[computed] + 1}),
+        )  # fmt: skip
+        judged = deciding.claims
+        page = write_report(selected_targets, results, directory / "report.html", scale, judged)
+    seconds = time.perf_counter() - started
+    return Outcome(counts[True], counts[False], seconds, (*files, page), judged, deciding)
+
+
+def _while_deciding(minutes: float, progress: Callable[[ReproductionProgress], None]) -> Callable[[DecidingProgress], None]:
+    """Tells of looks in the words of a run: the whole is the time limit, as nobody knows which looks will be needed."""
+
+    def tell(p: DecidingProgress) -> None:
+        used = 1.0 - p.seconds_left / (60.0 * minutes) if minutes else 1.0
+        name = f"undecided claims: {p.undecided}"
+        progress(ReproductionProgress(f"{p.target}, {p.trials:,} trials", p.share, used, None, p.seconds_left, name))
+
+    return tell
 
 
 def _require_torch(chosen: Sequence[PaperTarget]) -> None:

@@ -24,6 +24,15 @@ class Trialled:
         values, runaway = (np.concatenate(x) for x in ([p.values for p in parts], [p.runaway for p in parts]))
         return cls(work, BlockData(parts[0].columns, parts[0].checkpoints, values, runaway))
 
+    def first(self, trials: int) -> Trialled:
+        """The first trials only."""
+        data = self.data
+        return Trialled(self.work, BlockData(data.columns, data.checkpoints, data.values[:trials], data.runaway[:trials]))
+
+    def followed_by(self, parts: list[BlockData]) -> Trialled:
+        """These trials and further ones after them."""
+        return Trialled.of(self.work, [self.data, *parts])
+
     @property
     def steps(self) -> np.ndarray:
         return np.array(self.data.checkpoints, dtype=float)

@@ -15,9 +15,17 @@ PATIENCE = 0.2  # seconds between looks at a block that another process is compu
 
 
 def ensure(
-    store: Store, blocks: Iterable[Block], *, pool: Pool | None = None, done: Callable[[Block, bool], None] | None = None
+    store: Store,
+    blocks: Iterable[Block],
+    *,
+    pool: Pool | None = None,
+    done: Callable[[Block, bool], None] | None = None,
+    until: float | None = None,
 ) -> dict[Block, BlockData]:
     """Every block, read from the store if it is there and computed otherwise. `done(block, computed)` is called after each.
+
+    From the time `until` on, by `time.perf_counter`, no block is begun. Those in flight are finished and kept, and the
+    blocks that were neither in the store nor begun are missing from the result.
 
     Workers only compute. This process claims, reads and writes, so that all results are in the store and nowhere else.
     Whoever is killed, only what was in flight is lost.
@@ -30,6 +38,9 @@ def ensure(
         if done is not None:
             done(block, computed)
 
+    def late() -> bool:
+        return until is not None and time.perf_counter() >= until
+
     def there(block: Block) -> bool:
         data = store.load(block)
         if data is not None:
@@ -39,6 +50,8 @@ def ensure(
     def ours(waiting: Iterable[Block]) -> Iterator[tuple[Block, str]]:
         """The blocks to compute here and now. They are not in the store, and no other process is computing them."""
         for block in waiting:
+            if late():
+                return
             claim = store.claim(block)
             if claim is None:
                 continue
@@ -56,6 +69,8 @@ def ensure(
                 claims.pop(block).release()
                 note(block, data, True)
             waiting = [block for block in waiting if block not in data_by_block]
+            if waiting and late():
+                break
             if waiting:
                 time.sleep(PATIENCE)
     finally:
