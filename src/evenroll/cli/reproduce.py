@@ -20,7 +20,7 @@ OutOption = Annotated[
 ]
 
 DECIDE_HELP = (
-    "Add trials where they decide a claim, by a rule fixed beforehand (a look after every doubling, at most 5 % wrong); "
+    "Add trials where they decide a claim, by a rule that repeated looks do not spoil (a look after every doubling, at most 5 % wrong); "
     "figures keep theirs."
 )
 QUICK_HELP = "20 trials, budgets up to 2⁸ (more where it is cheap): all of it within 4 minutes."
