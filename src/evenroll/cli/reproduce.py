@@ -20,8 +20,8 @@ OutOption = Annotated[
 ]
 
 DECIDE_HELP = (
-    "Add trials where they decide a claim, by a rule that repeated looks do not spoil (a look after every doubling, at most 5 % wrong); "
-    "figures keep theirs."
+    "Add trials where they decide a claim, by a rule that repeated looks do not spoil (a look after every doubling, "
+    "at most 5 % wrong); figures keep theirs."
 )
 QUICK_HELP = "20 trials, budgets up to 2⁸ (more where it is cheap): all of it within 4 minutes."
 
