@@ -44,14 +44,7 @@ METHODS = {  # colours by method; on-policy and balanced as in docs/assets/extra
 def main(report: str | None = None) -> None:
     data = regression_data()
     for scheme in INK:
-        ink, grid = INK[scheme]
-        style = {
-            "font.size": 10, "axes.labelsize": 10, "axes.titlesize": 11, "legend.fontsize": 10, "text.color": ink,
-            "axes.labelcolor": ink, "axes.edgecolor": ink, "xtick.color": ink, "ytick.color": ink, "grid.color": grid,
-            "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "svg.hashsalt": "evenroll",
-            "svg.fonttype": "path",
-        }  # fmt: skip
-        with plt.rc_context(style):
+        with plt.rc_context(style(scheme)):
             save(gain_figure(scheme), "gain", scheme)
             save(regression_figure(data, scheme), "regression", scheme)
             if report is not None:
@@ -59,6 +52,17 @@ def main(report: str | None = None) -> None:
                 if scheme == "light":
                     figure.savefig(IMAGES / "mse.png", dpi=160, facecolor="white", metadata={"Software": None})
                 save(figure, "mse", scheme)
+
+
+def style(scheme: str) -> dict[str, Any]:
+    """How all pictures of the documentation look."""
+    ink, grid = INK[scheme]
+    return {
+        "font.size": 10, "axes.labelsize": 10, "axes.titlesize": 11, "legend.fontsize": 10, "text.color": ink,
+        "axes.labelcolor": ink, "axes.edgecolor": ink, "xtick.color": ink, "ytick.color": ink, "grid.color": grid,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "svg.hashsalt": "evenroll",
+        "svg.fonttype": "path",
+    }  # fmt: skip
 
 
 def save(figure: Any, name: str, scheme: str) -> None:

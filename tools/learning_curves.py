@@ -1,7 +1,7 @@
 """Does PPO learn faster from balanced data? Learning curves over many seeds, with identical default hyper-parameters.
 
     python -m tools.learning_curves --tasks CartPole-v1 Hopper-v5 --seeds 20 --workers 2
-    python -m tools.learning_curves --report --plot docs/images/learning-curves.png --json build/learning/curves.json
+    python -m tools.learning_curves --report --plot --json docs/data/learning_curves.json
 
 Five methods are known, the first four of them `evenroll.sb3.BalancedPPO` with Stable-Baselines3's defaults. Their training
 is computed by `tools/quick_ppo.py`, which makes the same steps in an eighth of the time:
@@ -58,6 +58,8 @@ TASKS = {
     "Hopper-v5": Task(81_920),
     "Walker2d-v5": Task(81_920),
 }
+NAMES = {"ppo": "PPO", "ppo-buffer": "PPO, two rollouts", "balanced": "BalancedPPO",
+         "balanced-buffer": "BalancedPPO, carry_over=1", "props": "PROPS, two rollouts"}  # fmt: skip
 EPISODES = 100  # whose returns are averaged
 DRAWS = 2_000  # of the bootstrap
 
@@ -198,31 +200,37 @@ def report(args: argparse.Namespace) -> list[dict[str, Any]]:
             f"steps to the threshold {there[0]:.3f} [{there[1]:.3f}, {there[2]:.3f}], {row.get('seeds', '')} seeds"
         )
     if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+        every = {task: {m: np.round(x, 2).tolist() for m, x in found.items()} for task, found in data.items()}
+        args.json.write_text(json.dumps({"rows": rows, "curves": every}) + "\n")
     if args.plot and data:
         plot(data, args)
     return rows
 
 
 def plot(data: dict[str, dict[str, np.ndarray]], args: argparse.Namespace) -> None:
-    """The mean curve of each method with a band of one standard error, a panel for each task."""
-    import matplotlib
+    """docs/images/learning-light.svg and -dark.svg: mean curves with bands of one standard error, a panel for each task."""
+    import matplotlib.pyplot as plt
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from tools.docs_figures import BALANCED, INK, POLICY, save, style
+    from tools.docs_figures import METHODS as COLOURS
 
-    figure, panels = plt.subplots(1, len(data), figsize=(3.6 * len(data), 3.2), squeeze=False)
-    for panel, (task, found) in zip(panels[0], data.items(), strict=True):
-        for method, returns in found.items():
-            steps = np.linspace(0, args.steps or TASKS[task].steps, returns.shape[1] + 1)[1:]
-            mean, error = returns.mean(axis=0), returns.std(axis=0, ddof=1) / np.sqrt(len(returns))
-            (line,) = panel.plot(steps, mean, label=method)
-            panel.fill_between(steps, mean - error, mean + error, alpha=0.2, color=line.get_color(), linewidth=0)
-        panel.set(title=task, xlabel="environment steps")
-    panels[0][0].set_ylabel("mean return of the last 100 episodes")
-    panels[0][-1].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(args.plot, dpi=150)
+    looks = {"ppo": (POLICY, "--"), "ppo-buffer": (POLICY, "-"), "balanced": (BALANCED, "--"),
+             "balanced-buffer": (BALANCED, "-"), "props": (COLOURS["bpg/ois"], "-")}  # fmt: skip
+    for scheme in INK:
+        with plt.rc_context(style(scheme)):
+            figure, panels = plt.subplots(2, -(-len(data) // 2), figsize=(7.6, 6.0), squeeze=False, layout="constrained")
+            for panel, (task, found) in zip(panels.flat, data.items(), strict=False):
+                for method, returns in found.items():
+                    colours, line = looks[method]
+                    steps = np.linspace(0, args.steps or TASKS[task].steps, returns.shape[1] + 1)[1:] / 1000
+                    mean, error = returns.mean(axis=0), returns.std(axis=0, ddof=1) / np.sqrt(len(returns))
+                    panel.plot(steps, mean, line, color=colours[scheme], label=NAMES[method])
+                    panel.fill_between(steps, mean - error, mean + error, alpha=0.2, color=colours[scheme], linewidth=0)
+                panel.set(title=task, xlabel="thousand steps")
+            for row in panels:
+                row[0].set_ylabel("return")
+            figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+            save(figure, "learning", scheme)
 
 
 def main() -> None:
@@ -235,8 +243,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/learning"))
     parser.add_argument("--report", action="store_true", help="run nothing, report what is there")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--json", type=Path, help="what is reported, and all curves")
+    parser.add_argument("--plot", action="store_true", help="draw docs/images/learning-*.svg")
     args = parser.parse_args()
     if not args.report:
         work(args)

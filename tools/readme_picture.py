@@ -24,7 +24,7 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from tools.docs_figures import BALANCED, IMAGES, INK, METHODS, POLICY, save
+from tools.docs_figures import BALANCED, IMAGES, INK, METHODS, POLICY, save, style
 
 BARS = {  # what a bar is called: (sampler, estimate, colours)
     "on-policy, plain mean": ("os", "mc", POLICY),
@@ -86,14 +86,7 @@ def main() -> None:
     if not chosen:
         raise SystemExit(f"no record of auto with the default estimate at {arguments.episodes} episodes")
     for scheme in INK:
-        ink, grid = INK[scheme]
-        style = {
-            "font.size": 10, "text.color": ink, "axes.labelcolor": ink, "axes.edgecolor": ink, "xtick.color": ink,
-            "ytick.color": ink, "grid.color": grid, "axes.spines.top": False, "axes.spines.right": False,
-            "axes.spines.left": False, "axes.grid": True, "axes.axisbelow": True, "svg.hashsalt": "evenroll",
-            "svg.fonttype": "path",
-        }  # fmt: skip
-        with plt.rc_context(style):
+        with plt.rc_context(style(scheme) | {"axes.spines.left": False, "axes.axisbelow": True}):
             figure = picture(chosen, arguments.episodes, scheme)
             if scheme == "light":
                 figure.savefig(IMAGES / "tasks.png", dpi=160, facecolor="white", metadata={"Software": None})
