@@ -46,7 +46,8 @@ class Parts(Walk):
         self.observation_space = gym.spaces.Dict(parts)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.observation_space.seed(seed)
+        if seed is not None:  # without one it goes on; `seed(None)` would begin somewhere else every time
+            self.observation_space.seed(seed)
         return super().reset(seed=seed)
 
     def _look(self) -> Any:
