@@ -1,6 +1,6 @@
 """PPO's training with its gradient written out, for learning curves over many seeds.
 
-An update of Stable-Baselines3's PPO makes 320 steps of a network with 9,000 weights, and spends nearly all of its time on
+An update of Stable-Baselines3's PPO makes 320 steps of a network with 9,000 weights, and spends most of its time on
 the administration of its tensors. `QuickPPO.train` computes the same steps with NumPy: the same minibatches from the same
 permutations, the clipped objective, the squared error of the values, the clipped norm, Adam. The numbers differ from
 Stable-Baselines3's by the rounding of single precision, which `tests/test_tools.py` holds against the original. Collecting,
