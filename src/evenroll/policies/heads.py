@@ -53,6 +53,9 @@ def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
         probabilities[i] /= total
 
 
+MANY = 8  # actions
+
+
 @piece(DRAW, fastmath=FUSED)
 def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
     """The action is the number of cumulative weights that are at or below u·(their total)."""
@@ -64,9 +67,16 @@ def draw_categorical(policy: PolicyView, u: Floats, action: Floats) -> None:
         top, other = larger(top, logits[i]), larger(other, logits[n - 1 - i])
     top = larger(top, other)
     total = 0.0
-    for i in range(n):
-        total += exp_negative(logits[i] - top)
-        cumulative[i] = total
+    if n < MANY:
+        for i in range(n):
+            total += exp_negative(logits[i] - top)
+            cumulative[i] = total
+    else:  # several exponentials at a time, which a sum in the same loop would forbid
+        for i in range(n):
+            cumulative[i] = exp_negative(logits[i] - top)
+        for i in range(n):
+            total += cumulative[i]
+            cumulative[i] = total
     threshold = u[0] * total
     a = 0
     for i in range(n - 1):
