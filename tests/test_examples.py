@@ -55,3 +55,11 @@ def test_ppo_balanced() -> None:
     assert learn("CartPole-v1", 2_048, balanced=False) > 10
     marked = [line for line in (EXAMPLES / "ppo_balanced.py").read_text().splitlines()[1:] if "▶" in line]
     assert 0 < len(marked) <= 10
+
+
+def test_which_policy(capsys) -> None:
+    """The steeper, the better, as docs/compare-policies.md and docs/decide.md show it (the seeds are fixed)."""
+    fixed, decided, race = load("which_policy").main()
+    assert fixed.low > 0 < decided.low
+    assert race.winner in ("3", "3.5")
+    assert "is the best of 6" in capsys.readouterr().out
