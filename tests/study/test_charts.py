@@ -65,3 +65,18 @@ def test_published_curves_stand_beside_those_of_the_same_method() -> None:
     published = {s.key: s for s in grid.series if s.dash == "published"}
     assert set(published) == {"os/mc", "bpg/ois", "ros/mc"}
     assert all(np.all(s.y > 0) and len(s.x) > 10 for s in published.values())
+
+
+@pytest.mark.parametrize("name", ["fig2", "fig4", "fig12"])
+def test_a_point_that_has_no_error_is_left_out(name: str) -> None:
+    """Where one of two trials has no estimate, the other has no spread, and the page cannot hold a nan."""
+    target = targets(QUICK)[name]
+    results = exact(target, lambda work: 0.01, trials=2)
+    whole = charts(target, results)
+    for trialled in results.found.values():
+        trialled.data.values[0, :, -1] = np.nan
+    for chart, before in zip(charts(target, results), whole, strict=True):
+        for series, old in zip(chart.series, before.series, strict=True):
+            drawn = [values for values in (series.x, series.y, series.low, series.high) if values is not None]
+            assert all(np.isfinite(values).all() for values in drawn)
+            assert series.dash or len(series.x) < len(old.x), (chart.title, series.label, old.x)

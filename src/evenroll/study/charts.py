@@ -73,6 +73,7 @@ def _lines(panel: Panel, results: Results) -> Iterator[Series]:
         y, low, high = statistic(results.curve(line), panel.quantity)
         x = results.steps(line)
         good = (x > 0) & np.isfinite(y) & (y > 0) & (results.curve(line).missing <= line.trials / 2)
+        good &= np.isfinite(low) & np.isfinite(high)  # one estimate alone has no error: two trials, one without an episode
         yield Series(line.method, label(line.method), look, x[good], y[good], low[good], high[good])
         published = None if many else _published(panel, line)
         if published is not None:
@@ -111,7 +112,7 @@ def _sweeps(panel: Panel, results: Results) -> Iterator[Series]:
     seen: set[str] = set()
     for sweep in panel.sweeps:
         ratios = results.ratios(sweep)
-        good = np.isfinite(ratios.ratio) & (ratios.ratio > 0)
+        good = np.isfinite(ratios.ratio) & (ratios.ratio > 0) & np.isfinite(ratios.se)
         y, se = ratios.ratio[good], ratios.se[good]
         look = second_look(sweep.method) if sweep.method in seen else look_of(sweep.method)
         seen.add(sweep.method)
