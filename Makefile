@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-OLDEST := tests/laws/test_theory.py tests/study/test_store.py tests/study/test_runner.py tests/study/test_blocks.py tests/study/test_leaderboard.py
+# torch is pinned everywhere, for the newest and the oldest versions of the rest, too: others bring several GB of GPU packages.
+TORCH := torch==2.13.0
 
-.PHONY: demo test seeds mutants oldest lint docs dist chaos fuzz attack bench clean
+.PHONY: demo test seeds mutants oldest newest lint docs dist chaos fuzz attack bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -14,9 +15,8 @@ $(VENV)/.core: requirements/core.txt pyproject.toml
 	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
-# torch is pinned: other versions bring several GB of GPU packages.
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
-	$(PIP) torch==2.13.0
+	$(PIP) $(TORCH)
 	$(PIP) -r requirements/dev.txt
 	touch $@
 
@@ -37,12 +37,26 @@ seeds: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tools.mutants
 
-# The oldest versions that pyproject.toml allows, in an environment of their own.
+# All tests with the oldest and with the newest versions that pyproject.toml allows, in environments of their own. Machine
+# code is kept there, too: Numba throws away what another version of it has compiled.
+ENV = build/$@
+ENV_PIP = $(ENV)/bin/pip install --quiet --disable-pip-version-check
+ENV_TEST = PYTHONDONTWRITEBYTECODE= NUMBA_CACHE_DIR=$(CURDIR)/$(ENV)/numba $(ENV)/bin/python -m pytest -p no:cacheprovider -n 2 --dist worksteal
+
 oldest:
-	$(PYTHON) -m venv build/oldest
-	build/oldest/bin/pip install --quiet --disable-pip-version-check -r requirements/oldest.txt
-	PYTHONPATH=$(CURDIR)/src NUMBA_CACHE_DIR=$(CURDIR)/build/oldest/numba build/oldest/bin/python -m pytest -p no:cacheprovider $(OLDEST)
-	PYTHONPATH=$(CURDIR)/src NUMBA_CACHE_DIR=$(CURDIR)/build/oldest/numba build/oldest/bin/python -m evenroll evaluate cartpole --episodes 50
+	$(PYTHON) -m venv --clear $(ENV)
+	$(ENV_PIP) $(TORCH)
+	$(ENV_PIP) -r requirements/oldest.txt
+	$(ENV_PIP) --no-deps -e .
+	$(ENV)/bin/pip check
+	$(ENV_TEST)
+
+newest:
+	$(PYTHON) -m venv --clear $(ENV)
+	$(ENV_PIP) $(TORCH)
+	$(ENV_PIP) $(TORCH) -e '.[dev]'
+	$(ENV)/bin/pip check
+	$(ENV_TEST)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests examples
