@@ -207,7 +207,7 @@ def status(entry: dict[str, Any], now: str, same: frozenset[str]) -> tuple[str, 
         return RELEASED, note
     names = [path.removeprefix("src/evenroll/").removesuffix(".py") for path in other]
     told = ", ".join(f"`{name}`" for name in names) if len(names) <= 4 else f"{len(names)} files"
-    return OLDER, f"{note} (changed since: {told})".strip()
+    return OLDER, "; ".join([note, f"changed since: {told}"] if note else [f"changed since: {told}"])
 
 
 # ---- the page ------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def render() -> str:
             page, _, anchor = place.partition("#")
             link = what if page == "README.md" else f"[{what}]({page}#{anchor})"
             told = f"**{state}**" + (f": {why}" if why else "")
-            took = ", ".join(run[key] for key in ("time", "cores") if key in run) or "–"
+            took = f"{run.get('time', '–')}; {run['cores']}" if "cores" in run else run.get("time", "–")
             cells = [link, line, commit, str(run["date"]), took, told]
             rows.setdefault(page, []).append("| " + " | ".join(cells) + " |")
     total = "\n".join(f"| {state} | {counts[state]} |" for state in (RELEASED, OLDER, NEVER, UNKNOWN))
@@ -256,7 +256,7 @@ def render() -> str:
     for page in sorted(rows, key=order().index):
         title = "README" if page == "README.md" else title_of(page)
         text += f'\n## {title}\n\n<div class="figures" markdown>\n\n'
-        text += "| numbers | command | commit | date | time, cores | status |\n|---|---|---|---|---|---|\n"
+        text += "| numbers | command | commit | date | time; cores | status |\n|---|---|---|---|---|---|\n"
         text += "\n".join(rows[page]) + "\n\n</div>\n"
     reasons = "\n".join(f"| {commit} | {why} |" for commit, why in given["same_numbers"].items())
     return f"{text}\n## Commits that changed no number\n\n| commit | why |\n|---|---|\n{reasons}\n"
