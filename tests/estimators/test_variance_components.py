@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from evenroll.domains.catalogue import get_domain
-from evenroll.estimators.variance_components import shares, variance_components
+from evenroll.estimators.start_part import Starts
+from evenroll.estimators.variance_components import _start_kernel, shares, variance_components
 from tests.helpers import trial
 
 
@@ -46,6 +47,36 @@ def test_the_bandits_reward_noise_is_not_its_actions():
     assert found.starts is None
     assert found.actions.share == pytest.approx(0.18, abs=5 * max(found.actions.error, 0.02))
     assert found.actions.error < 0.1
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("sampler", ["os", "auto"])
+def test_the_share_of_the_actions_is_right_where_it_is_known(sampler, base_seed):
+    """The bandit's is that of its arms' means, 0.18. 40 runs of 256 episodes: their mean has a standard error of 0.012, and
+    0.02 may be missing with `auto`, whose episodes depend on each other. P(false) ≤ 1e-3 at 0.06. Catches a kernel in other
+    units than those in which luck varies by 1, which finds 0.09."""
+    domain = get_domain("bandit")
+    policy, env = domain.policy(), domain.environment(None)
+    pi, means, scales = policy.table[0], env.params[1:31], env.params[31:]
+    between = pi @ np.square(means - pi @ means)
+    known = between / (between + pi @ np.square(scales))
+    runs = [trial("bandit", sampler, seed=(base_seed, i), episodes=256) for i in range(40)]
+    found = [variance_components(data, policy).actions.share for data in runs]
+    assert np.mean(found) == pytest.approx(known, abs=0.06)
+
+
+@pytest.mark.statistical
+def test_the_share_of_the_starts_does_not_depend_on_their_units(base_seed):
+    """What matters is a difference of two entries that vary together ten times as much: 100 starts, 30 times, share 0.5. The
+    mean has a standard error of 0.03. P(false) ≤ 1e-4 at 0.15. Catches a kernel of features that are not in units of their
+    joint spread, which finds less than 0.1."""
+    rng = np.random.default_rng(base_seed)
+    found = []
+    for _ in range(30):
+        x = rng.normal(size=(1100, 3)) @ np.array([[1.0, 1.0, 1.0], [0.0, 0.1, 0.0], [0.0, 0.0, 0.1]])
+        values = math.sqrt(0.5) * 10.0 * (x[:100, 1] - x[:100, 0]) + math.sqrt(0.5) * rng.normal(size=100)
+        found.append(shares(values, [_start_kernel(Starts(x[:100], x[100:]))])[0].share)
+    assert np.mean(found) == pytest.approx(0.5, abs=0.15)
 
 
 def test_values_without_spread_have_no_shares():

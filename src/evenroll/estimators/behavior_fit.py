@@ -177,7 +177,10 @@ class GaussianHead:
 
     def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         m = self.psi.shape[1]
-        raw_mean, raw_scale = apply(self.psi, x[:m, None])[:, 0], apply(self.phi, x[m:, None])[:, 0]
+        if self.phi is self.psi:  # one pass over the rows, which is what takes the time
+            raw_mean, raw_scale = apply(self.psi, x.reshape(2, m).T).T
+        else:
+            raw_mean, raw_scale = apply(self.psi, x[:m, None])[:, 0], apply(self.phi, x[m:, None])[:, 0]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # after a step too far the likelihood is nan
             mean, scale = self.mean.of(raw_mean), self.scale.of(raw_scale)
             z = (self.actions - mean) / scale
@@ -203,6 +206,8 @@ def maximise(model: Likelihood, start: np.ndarray) -> np.ndarray:
     """log p of every step at the maximum of Σ_t log p_t − ½ Σ_j prior_j (x_j − start_j)²."""
     x = start
     log_p, at = model.log_probs(x)
+    if not np.isfinite(log_p.sum()):  # a sampler ran away so far that π_e has no density left there
+        return log_p
     curvature = Curvature(model, at)
     prior = curvature.prior
     for _ in range(ITERATIONS):

@@ -3,13 +3,16 @@
 A regression finds as much as n episodes teach it. How much there *is* can be told from less: in genomics the share of a
 trait's variance that all markers explain together is estimated without knowing the effect of a single one (Haseman and
 Elston 1972; Yang et al. 2010). Let c_i = Σ_t γᵗ score ⊗ ψ be the luck of episode i's actions, as the regression sees it, and
-f_i the features of its start. If the unknown weights of their entries are equally likely in any direction, then for i ≠ j
+f_i the features of its start, both in units in which they vary by 1 in every direction. Then for i ≠ j
 
     E[G_i G_j] = σ_a² K_ij + σ_s² L_ij,    K = c cᵀ,  L = f fᵀ,    G centred,
 
-because the environment's noise of two episodes has nothing in common. So the products of the returns are regressed on the
-two kernels, and σ_a² · mean(K_ii) / Var(G) is the share of the actions. It is the share of what is linear in these
-features; what the actions do in other ways counts as the environment's noise. The standard errors are those of the
+on average over such pairs, because the environment's noise of two episodes has nothing in common. So the products of the
+returns are regressed on the two kernels, and σ_a² · mean(K_ii) / Var(G) is the share of the actions. In other units it would
+be right only if the unknown weights were equally likely in any direction, which advantages are not: it was 0.09 instead of
+0.18 on the bandit and 1.4 instead of 0.9 on CartPole. The units of c are known from single steps, whose scores have nothing
+in common either; those of f, from all resets. It is the share of what is linear in these features; what the actions do in
+other ways counts as the environment's noise. The standard errors are those of the
 jackknife over groups of episodes.
 """
 
@@ -29,6 +32,7 @@ from evenroll.policies import MLP, External, Policy, TabularSoftmax
 MOST, MOST_STEPS = 512, 50_000  # episodes and steps that are looked at: there are as many pairs as the episodes' square
 FEWEST = 8  # episodes that are looked at however long they are
 GROUPS = 16  # of the jackknife
+HELD = 1e-3  # of the mean variance is added in every direction, so that those that hardly vary do not make noise; a choice
 MOST_CELLS = 20_000  # of a table, states that were met times actions
 
 
@@ -105,8 +109,9 @@ def _action_kernel(rollouts: Rollouts, policy: Policy | None) -> np.ndarray | No
     starts = np.concatenate([[0], steps.ends[:-1]])
     kernel = np.zeros((steps.n, steps.n))
     for c in range(scores.shape[1]):
-        sums = np.add.reduceat(psi * scores[:, c : c + 1].astype(np.float32), starts, axis=0).astype(np.float64)
-        kernel += sums @ sums.T
+        luck = psi * scores[:, c : c + 1].astype(np.float32)
+        sums = np.add.reduceat(luck, starts, axis=0).astype(np.float64)
+        kernel += sums @ _inverse((luck.T @ luck).astype(np.float64) / steps.n) @ sums.T
     return _centred(kernel)
 
 
@@ -119,12 +124,20 @@ def _table_kernel(steps: Steps, pi: np.ndarray) -> np.ndarray | None:
     x = np.zeros((steps.n, len(met), actions))
     np.add.at(x, (steps.episode, state, steps.choices), steps.discount)
     x -= x.sum(axis=2, keepdims=True) * pi[met]
-    flat = x.reshape(steps.n, -1)
+    squares = np.bincount(state, np.square(steps.discount), minlength=len(met)) / steps.n
+    variance = squares[:, None] * pi[met]  # the variance of x is diag(this) but for a part that no x has
+    flat = (x / np.sqrt(variance + HELD * variance.mean())).reshape(steps.n, -1)
     return _centred(flat @ flat.T)
+
+
+def _inverse(variance: np.ndarray) -> np.ndarray:
+    """The inverse of a covariance matrix, held back in directions of little variance."""
+    held = HELD * variance.trace() / len(variance)
+    return np.asarray(np.linalg.inv(variance + held * np.eye(len(variance))))
 
 
 def _start_kernel(starts: Starts | None) -> np.ndarray | None:
     if starts is None:
         return None
-    own = starts.sets[-1][0]  # the largest set of features; it has the others in it
-    return _centred(own @ own.T)
+    own, more = starts.sets[-1]  # the largest set of features; it has the others in it
+    return _centred(own @ _inverse(more.T @ more / len(more)) @ own.T)
