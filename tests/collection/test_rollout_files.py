@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from evenroll.collection.rollout_files import load_rollouts, save_minari, save_rollouts
+from evenroll.collection.rollout_files import check_target, load_rollouts, save_minari, save_rollouts
+from evenroll.errors import SpecError
 from tests.helpers import COLUMNS, through_gymnasium
 
 
@@ -40,3 +45,10 @@ def test_nothing_is_written_and_read_too(tmp_path) -> None:
     for kind in ("parquet", "safetensors"):
         save_rollouts(data.prefix(0), tmp_path / f"data.{kind}")
         assert load_rollouts(tmp_path / f"data.{kind}").steps == 0
+
+
+def test_who_lacks_minari_and_pyarrow_is_told_of_the_extra_that_brings_both(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SpecError, match=r"pip install 'evenroll\[minari\]'"):
+        check_target(tmp_path / "d.minari")

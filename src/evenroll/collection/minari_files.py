@@ -33,7 +33,7 @@ def _minari() -> Any:
         import minari.data_collector
         import minari.dataset.minari_storage
     except ImportError:
-        raise EvenrollError("Minari data needs minari: pip install evenroll[minari]") from None
+        raise EvenrollError("Minari data needs minari: pip install 'evenroll[minari]'") from None
     return minari
 
 

@@ -56,10 +56,10 @@ def check_target(path: str | Path) -> None:
     path = Path(path)
     if path.suffix not in (".parquet", ".safetensors", ".minari"):
         raise SpecError(f"{path.name}: data is written as .parquet, .safetensors or .minari")
+    if path.suffix == ".minari" and importlib.util.find_spec("minari") is None:  # asked first: its extra brings pyarrow, too
+        raise SpecError(f"{path.name} needs minari: pip install 'evenroll[minari]'")
     if path.suffix != ".safetensors":
         pyarrow()
-    if path.suffix == ".minari" and importlib.util.find_spec("minari") is None:
-        raise SpecError(f"{path.name} needs minari: pip install 'evenroll[minari]'")
     try_place(path, directory=path.suffix == ".minari")
 
 
