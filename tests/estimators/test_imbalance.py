@@ -18,6 +18,8 @@ from evenroll.samplers.table import get_sampler
 from evenroll.study.trials import initial_data
 from tests.helpers import trial
 
+CLIFF = "CliffWalking-v1" if "CliffWalking-v1" in gym.registry else "CliffWalking-v0"  # the name before Gymnasium 1.2
+
 
 def toy_text(name: str, epsilon: float) -> tuple[Domain, TabularSoftmax]:
     """A toy text environment as a table, with the ε-greedy version of its best policy. One more state stands for the end."""
@@ -51,8 +53,8 @@ def random_table(epsilon: float) -> tuple[Domain, TabularSoftmax]:
 
 
 TABLES = {
-    "cliff": lambda: toy_text("CliffWalking-v1", 0.3),
-    "near-deterministic cliff": lambda: toy_text("CliffWalking-v1", 0.02),
+    "cliff": lambda: toy_text(CLIFF, 0.3),
+    "near-deterministic cliff": lambda: toy_text(CLIFF, 0.02),
     "taxi": lambda: toy_text("Taxi-v3" if "Taxi-v4" not in gym.registry else "Taxi-v4", 0.3),
     "random table": lambda: random_table(0.4),
     "near-deterministic table": lambda: random_table(0.15),
