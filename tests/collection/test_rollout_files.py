@@ -47,6 +47,14 @@ def test_nothing_is_written_and_read_too(tmp_path) -> None:
         assert load_rollouts(tmp_path / f"data.{kind}").steps == 0
 
 
+def test_minari_is_written_to_a_relative_path(tmp_path: Path, monkeypatch) -> None:
+    """As `evenroll collect … --out data.minari` is typed."""
+    monkeypatch.chdir(tmp_path)
+    _, data, env = through_gymnasium("cartpole", steps=100)
+    save_minari(data, "data.minari", env.observation_space, env.action_space)
+    assert load_rollouts("data.minari").episodes == data.episodes
+
+
 def test_who_lacks_minari_and_pyarrow_is_told_of_the_extra_that_brings_both(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)

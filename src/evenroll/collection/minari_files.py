@@ -83,7 +83,7 @@ def save_minari(
         )  # fmt: skip
     with new_directory(path) as directory:
         storage = minari.dataset.minari_storage.MinariStorage.new(
-            directory / "data",
+            directory.absolute() / "data",  # Minari joins a relative path with itself
             observation_space=observation_space,
             action_space=action_space,
             data_format="arrow",
