@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # torch is pinned everywhere, for the newest and the oldest versions of the rest, too: others bring several GB of GPU packages.
 TORCH := torch==2.13.0
 
-.PHONY: demo test seeds mutants oldest newest lint docs dist chaos fuzz attack bench clean
+.PHONY: demo test seeds mutants oldest newest lint docs dist install-check readme chaos fuzz attack bench clean
 
 $(VENV)/.core: requirements/core.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -77,6 +77,14 @@ chaos: $(VENV)/.dev
 # Wheel and sdist of the last commit, built twice and compared byte by byte.
 dist: $(VENV)/.core
 	$(BIN)/python tools/dist.py
+
+# What `make dist` left, installed by pip alone into clean environments: the wheel, the sdist, and every extra (tools/install_check.py).
+install-check: dist
+	$(BIN)/python tools/install_check.py $(TORCH)
+
+# Everything that the README tells people to type, as it stands there, in a fresh clone (tools/readme.py).
+readme: $(VENV)/.dev
+	$(BIN)/python -m tools.readme $(TORCH)
 
 bench: $(VENV)/.dev
 	$(BIN)/evenroll bench
