@@ -143,7 +143,9 @@ def policy_digest(policy: Policy) -> str:
     the same policy has the same hash everywhere.
     """
     digest = hashlib.sha256()
-    for array in (policy.dims, policy.theta) if isinstance(policy, TabularSoftmax) else (policy.dims, policy.theta, policy.aux):
+    for array in (
+        (policy.dims, policy.theta) if isinstance(policy, TabularSoftmax) else (policy.dims, policy.theta, policy.aux)
+    ):
         digest.update(str(array.dtype).encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
