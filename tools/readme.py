@@ -3,9 +3,9 @@
     python -m tools.readme torch==2.13.0
 
 It runs `make demo`, installs with pip as the README says, and gives every line of "On the command line" to a shell, with
-policies that it makes itself. That takes a quarter of an hour on two idle cores, because `reproduce all --quick`, `bench`,
-`train` and `value` have their full size. `make test` and `make docs` are left to CI, which runs both (.ci/run). The README's
-Python, and its command lines at a smaller size, are run by `make test` (tests/docs).
+policies that it makes itself. That takes long, because `compare`, `coverage`, `reproduce all --quick`, `bench`, `train` and
+`value` have their full size. `make test` and `make docs` are left to CI, which runs both (.ci/run). The README's Python, and
+its command lines at a smaller size, are run by `make test` (tests/docs).
 """
 
 from __future__ import annotations

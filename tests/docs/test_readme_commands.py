@@ -1,7 +1,7 @@
 """Every command line of the README runs, and says and leaves what it should, with policies that are made for it.
 
 Where the README's size would take minutes a smaller one is asked for (`SMALLER`); `make readme` runs them as they stand.
-`bench` is run there only: it times compilers and loops, and even `--quick` takes as long as all other lines together.
+`bench` is run there only: it times compilers and loops, and even `--quick` took 18 s of the processor's time.
 """
 
 from __future__ import annotations
