@@ -126,13 +126,18 @@ def _table_kernel(steps: Steps, pi: np.ndarray) -> np.ndarray | None:
     x -= x.sum(axis=2, keepdims=True) * pi[met]
     squares = np.bincount(state, np.square(steps.discount), minlength=len(met)) / steps.n
     variance = squares[:, None] * pi[met]  # the variance of x is diag(this) but for a part that no x has
-    flat = (x / np.sqrt(variance + HELD * variance.mean())).reshape(steps.n, -1)
+    held = HELD * float(variance.mean())
+    if not held > 0.0:
+        return None
+    flat = (x / np.sqrt(variance + held)).reshape(steps.n, -1)
     return _centred(flat @ flat.T)
 
 
 def _inverse(variance: np.ndarray) -> np.ndarray:
-    """The inverse of a covariance matrix, held back in directions of little variance."""
-    held = HELD * variance.trace() / len(variance)
+    """The inverse of a covariance matrix, held back in directions of little variance; zeros if nothing varies."""
+    held = HELD * float(variance.trace()) / len(variance)
+    if not 0.0 < held < math.inf:
+        return np.zeros_like(variance)
     return np.asarray(np.linalg.inv(variance + held * np.eye(len(variance))))
 
 
