@@ -11,9 +11,10 @@ on average over such pairs, because the environment's noise of two episodes has 
 returns are regressed on the two kernels, and σ_a² · mean(K_ii) / Var(G) is the share of the actions. In other units it would
 be right only if the unknown weights were equally likely in any direction, which advantages are not: it was 0.09 instead of
 0.18 on the bandit and 1.4 instead of 0.9 on CartPole. The units of c are known from single steps, whose scores have nothing
-in common either; those of f, from all resets. It is the share of what is linear in these features; what the actions do in
-other ways counts as the environment's noise. The standard errors are those of the
-jackknife over groups of episodes.
+in common either; those of f, from all resets. The scores of a network are brought to these units one by one, which is exact
+for two actions and for Gaussians; with three and more the share may be a fifth too large or a third too small. It is the
+share of what is linear in these features; what the actions do in other ways counts as the environment's noise. The standard
+errors are those of the jackknife over groups of episodes.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def softmax(n: int, logits: Floats, probabilities: Floats) -> None:
         probabilities[i] /= total
 
 
-MANY = 8  # actions
+MANY = 8  # actions, from which on two loops are faster than one (30: 0.7 of the time of a step; 4: 1.05)
 
 
 @piece(DRAW, fastmath=FUSED)
