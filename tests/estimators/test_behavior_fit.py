@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -9,30 +11,29 @@ from scipy import optimize
 from evenroll.collection.rollouts import Rollouts
 from evenroll.errors import DataError
 from evenroll.estimators.behavior_fit import (
+    CLOSE,
     Curvature,
     GaussianHead,
     SoftmaxHead,
+    fits_of_beginnings,
     fitted_log_probs,
     maximise,
 )
-from evenroll.policies import Policy, TabularSoftmax
-from evenroll.policies.distributions import MEAN_LINKS, SCALE_LINKS
+from evenroll.estimators.head_passes import gaussian_pass, softmax_pass
+from evenroll.policies import MLP, Policy, TabularSoftmax
+from evenroll.policies.distributions import MEAN_LINKS, SCALE_LINKS, log_softmax, normal_log_density, softmax
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_softmax_fit_is_the_optimum(n: int) -> None:
     rng = np.random.default_rng(n)
     psi = np.append(np.maximum(rng.normal(size=(500, 6)), 0.0), np.ones((500, 1)), axis=1)
-    actions = rng.integers(n, size=500)
+    actions = rng.integers(n, size=500).astype(float)
     model = SoftmaxHead(psi, actions, n)
     start = rng.normal(size=7 * (n - 1))
-    best = optimize.minimize(
-        lambda x: -model.log_probs(x)[0].sum(), start, jac=lambda x: -model.gradient(model.log_probs(x)[1]), tol=1e-12
-    )
+    best = optimize.minimize(lambda x: -model.at(x).log_p.sum(), start, jac=lambda x: -model.at(x).gradient, tol=1e-12)
     assert maximise(model, start).sum() == pytest.approx(-best.fun, abs=1e-4)
-    difference = optimize.check_grad(
-        lambda x: model.log_probs(x)[0].sum(), lambda x: model.gradient(model.log_probs(x)[1]), start
-    )
+    difference = optimize.check_grad(lambda x: model.at(x).log_p.sum(), lambda x: model.at(x).gradient, start)
     assert difference < 1e-3
 
 
@@ -41,36 +42,88 @@ def test_softmax_fit_is_the_optimum(n: int) -> None:
 def test_gaussian_fit_is_the_optimum(mean: str, scale: str) -> None:
     rng = np.random.default_rng(7)
     psi = np.append(np.maximum(rng.normal(size=(400, 5)), 0.0), np.ones((400, 1)), axis=1)
-    phi = psi if scale == "softplus" else np.ones((400, 1))
-    start = np.concatenate([0.2 * rng.normal(size=6), 0.2 * rng.normal(size=phi.shape[1])])
-    links = MEAN_LINKS[mean], SCALE_LINKS[scale]
-    model = GaussianHead(psi, phi, np.tanh(psi @ start[:6]) + 0.5 * rng.normal(size=400), *links)
-    curvature = Curvature(model, model.log_probs(start)[1])
-    prior = curvature.prior
+    tied = scale == "softplus"
+    start = np.concatenate([0.2 * rng.normal(size=6), 0.2 * rng.normal(size=6 if tied else 1)])
+    model = GaussianHead(psi, np.tanh(psi @ start[:6]) + 0.5 * rng.normal(size=400), tied, mean, scale)
+    curvature = Curvature.of(model, model.at(start))
+    prior = curvature.prior()
 
     def objective(x: np.ndarray) -> float:
-        return float(-model.log_probs(x)[0].sum() + 0.5 * prior @ (x - start) ** 2)
+        return float(-model.at(x).log_p.sum() + 0.5 * prior @ (x - start) ** 2)
 
     best = optimize.minimize(objective, start, tol=1e-10)
     fitted = maximise(model, start).sum()
-    assert fitted == pytest.approx(model.log_probs(best.x)[0].sum(), abs=2e-2)
-    assert (
-        optimize.check_grad(lambda x: model.log_probs(x)[0].sum(), lambda x: model.gradient(model.log_probs(x)[1]), start)
-        < 1e-2
-    )
+    assert fitted == pytest.approx(model.at(best.x).log_p.sum(), abs=2e-2)
+    assert optimize.check_grad(lambda x: model.at(x).log_p.sum(), lambda x: model.at(x).gradient, start) < 1e-2
     assert (prior < np.concatenate([np.diag(g) for g in curvature.grams]) / 100).all()  # a prior of one step in 400
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 127, 128, 129, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_passes_agree_with_numpy(n: int, dtype: type) -> None:
+    """Values, slopes and gradients of both kinds of heads, around the ends of blocks and with outputs of any size."""
+    rng = np.random.default_rng(n)
+    psi, size = rng.normal(size=(n, 7)).astype(dtype), 10.0 ** rng.integers(-2, 3)
+    for k in (2, 4):
+        actions, x = rng.integers(k, size=n), size * rng.normal(size=(k - 1, 7))
+        log_p, p, gradient = softmax_pass(psi, actions.astype(float), x)
+        outputs = np.append(np.zeros((n, 1)), psi.astype(float) @ x.T, axis=1)
+        scores = np.eye(k)[actions] - softmax(outputs)
+        np.testing.assert_allclose(log_p, log_softmax(outputs)[np.arange(n), actions], rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(p, softmax(outputs).T, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(gradient, scores[:, 1:].T @ psi.astype(float), rtol=1e-9, atol=1e-9)
+    for mean, scale, tied in itertools.product(MEAN_LINKS, SCALE_LINKS, (True, False)):
+        actions, x = rng.normal(size=n), min(size, 2.0) * rng.normal(size=14 if tied else 8)
+        log_p, by_mean, by_scale, gradient = gaussian_pass(psi, actions, x, tied, mean == "tanh", scale == "softplus")
+        of_mean, of_scale = psi.astype(float) @ x[:7], psi.astype(float) @ x[7:] if tied else np.full(n, x[7])
+        means, scales = MEAN_LINKS[mean].of(of_mean), SCALE_LINKS[scale].of(of_scale)
+        z = (actions - means) / scales
+        slopes = MEAN_LINKS[mean].slope(means) / scales, SCALE_LINKS[scale].slope(scales) / scales
+        by_output = np.stack([slopes[0] * z, slopes[1] * (z**2 - 1.0)])
+        expected = by_output @ psi.astype(float) if tied else np.append(by_output[0] @ psi.astype(float), by_output[1].sum())
+        np.testing.assert_allclose(log_p, normal_log_density(z, np.log(scales)), rtol=1e-10)
+        np.testing.assert_allclose(by_mean, slopes[0], rtol=1e-8, atol=1e-13 * np.max(1 / scales))
+        np.testing.assert_allclose(by_scale, slopes[1], rtol=1e-11)
+        np.testing.assert_allclose(gradient, expected.ravel(), rtol=1e-8, atol=1e-10 * np.abs(by_output).sum())
+
+
+@pytest.mark.parametrize("kind", ["softmax", "gaussian", "log_std", "table"])
+def test_fits_of_beginnings_are_fits_of_prefixes(kind: str) -> None:
+    """What is shared at θ_e changes no fit; a beginning may have no step, and may be asked for twice."""
+    rng = np.random.default_rng(5)
+    n = 400
+    policy: Policy = TabularSoftmax(rng.normal(size=(5, 3)))
+    observations, actions = rng.integers(5, size=(n, 1)).astype(float), rng.integers(3, size=(n, 1)).astype(float)
+    if kind != "table":
+        settings = {} if kind == "softmax" else {"head": "gaussian"}
+        if kind == "log_std":
+            settings |= {"scale": "log_std", "log_std": np.array([-0.5, 0.3, 0.1]), "mean": "identity"}
+        outputs = 6 if kind == "gaussian" else 3
+        layer = (rng.normal(size=(6, 4)), rng.normal(size=6))
+        policy = MLP([layer], rng.normal(size=(outputs, 6)) / 2, rng.normal(size=outputs) / 2, **settings)
+        observations = rng.normal(size=(n, 4))
+        actions = actions if kind == "softmax" else rng.normal(size=(n, 3))
+    data = Rollouts(
+        1.0, n, np.zeros(1), np.array([n]), np.ones(1, bool), observations=observations, actions=actions,
+        rewards=np.zeros(n), log_e=np.zeros(n),
+    )  # fmt: skip
+    lengths = [0, 50, 50, 129, 400]
+    for length, found in zip(lengths, fits_of_beginnings(policy, data, lengths), strict=True):
+        expected = fitted_log_probs(policy, data.prefix(length))
+        assert found.shape == (length,)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
 
 
 def test_separable_data_is_fitted_with_certainty() -> None:
     psi = np.append(np.linspace(-1, 1, 40)[:, None], np.ones((40, 1)), axis=1)
-    model = SoftmaxHead(psi, (psi[:, 0] > 0).astype(int), 2)
+    model = SoftmaxHead(psi, (psi[:, 0] > 0).astype(float), 2)
     log_p = maximise(model, np.zeros(2))
-    assert -1e-3 < log_p.sum() <= 0.0
+    assert -CLOSE < log_p.sum() <= 0.0
 
 
 def test_a_certain_policy_does_not_hold_the_fit() -> None:
     """θ_e gives probability e⁻⁴⁰ to what the data does a quarter of the time."""
-    model = SoftmaxHead(np.ones((400, 1)), (np.arange(400) % 4 == 0).astype(int), 2)
+    model = SoftmaxHead(np.ones((400, 1)), (np.arange(400) % 4 == 0).astype(float), 2)
     expected = 100 * np.log(0.25) + 300 * np.log(0.75)
     assert maximise(model, np.array([-40.0])).sum() == pytest.approx(expected, abs=1e-4)
 

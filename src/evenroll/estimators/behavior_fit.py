@@ -2,32 +2,27 @@
 
 The authors of the paper take at least 1,000 steps of Adam from θ_e, which stops short of the optimum at small budgets.
 Here Newton's method goes to the optimum, so that early KL curves lie above the published ones. It starts at θ_e, which is
-as near to the optimum as the optimum of half the data would be. So nothing is carried from checkpoint to checkpoint.
+as near to the optimum as the optimum of half the data would be. So no fit depends on that of an earlier checkpoint, and
+what is computed at θ_e serves all checkpoints.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from evenroll.collection.rollouts import Rollouts
-from evenroll.engine.thin_matrices import apply, column_counts, column_sums, solve_positive, weighted_gram
+from evenroll.engine.thin_matrices import column_counts, solve_positive, weighted_gram
 from evenroll.errors import DataError
+from evenroll.estimators.head_passes import gaussian_pass, softmax_pass
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.policies.distributions import (
-    MEAN_LINKS,
-    SCALE_LINKS,
-    Gaussian,
-    Link,
-    log_softmax,
-    normal_log_density,
-    softmax,
-)
+from evenroll.policies.distributions import Gaussian
 
 ITERATIONS = 300  # a limit for data on which Newton's method does not settle; a choice
-CLOSE = 1e-3  # a Newton step that gains at most this much log-likelihood (in nats, over all steps) is the last
+CLOSE = 1e-2  # a Newton step that gains at most this much log-likelihood (in nats, of 60 to 130 in all) is the last
 NOTICEABLE = 0.05  # a step's weight in the curvature is renewed if it changed by this share, so errors shrink by this factor
 RIDGE = 1e-9  # relative to each parameter's own curvature; it is needed for features that never fire or are collinear
 
@@ -60,47 +55,82 @@ def fitted_log_probs(policy: Policy, rollouts: Rollouts) -> np.ndarray:
     """log π̂(a_t|s_t) for every recorded step, the unfinished trajectory included."""
     if rollouts.log_fit is not None:
         return rollouts.log_fit
+    (log_fit,) = fits_of_beginnings(policy, rollouts, [len(rollouts.column("actions"))])
+    return log_fit
+
+
+def fits_of_beginnings(policy: Policy, rollouts: Rollouts, lengths: Sequence[int]) -> Iterator[np.ndarray]:
+    """log π̂ [n] of the first n recorded steps, where π̂ is fitted to these alone, for each n of `lengths`, in rising order.
+
+    All fits start at θ_e. What is known there of the beginning of the data is kept for the next one, which is longer.
+    """
     actions = rollouts.column("actions")
-    if len(actions) == 0:
-        return np.zeros(0)
     if isinstance(policy, TabularSoftmax):
         states, choices = table_cells(policy, rollouts)
-        counts = np.zeros(policy.table.shape)
-        np.add.at(counts, (states, choices), 1.0)
-        return np.asarray(np.log(counts[states, choices] / counts.sum(axis=1)[states]))
-    if not isinstance(policy, MLP):
+        yield from (_table_fit(states[:n], choices[:n], policy.table.shape) for n in lengths)
+    elif isinstance(policy, MLP):
+        psi = policy_features(policy, rollouts)
+        fits = [_fits(model, start, lengths) for model, start in _heads(policy, psi, actions)]
+        yield from (np.sum(parts, axis=0) for parts in zip(*fits, strict=True))  # dimensions are independent of each other
+    else:
         raise DataError(f"a maximum-likelihood fit of {type(policy).__name__} is not known")
-    psi = policy_features(policy, rollouts)
+
+
+def _table_fit(states: np.ndarray, choices: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    counts = np.bincount(np.ravel_multi_index((states, choices), shape), minlength=shape[0] * shape[1]).reshape(shape)
+    return np.asarray(np.log(counts[states, choices] / counts.sum(axis=1)[states]))
+
+
+def _heads(policy: MLP, psi: np.ndarray, actions: np.ndarray) -> Iterator[tuple[Likelihood, np.ndarray]]:
+    """The likelihood of the last layer, and its parameters at θ_e: one for discrete actions, or one for each dimension."""
     if policy.n_actions is not None:
         head = policy.head_matrix
-        model = SoftmaxHead(psi, actions[:, 0].astype(np.int64), policy.n_actions)
-        return maximise(model, (head[:, 1:] - head[:, :1]).T.ravel())
-    return np.sum([_fit_gaussian(policy, psi, actions[:, i], i) for i in range(policy.action_dim)], axis=0)
-
-
-def _fit_gaussian(policy: MLP, psi: np.ndarray, actions: np.ndarray, dimension: int) -> np.ndarray:
-    """log π̂ of one dimension of the actions; the dimensions are independent of each other."""
-    distribution = policy.distribution
+        yield SoftmaxHead(psi, actions[:, 0], policy.n_actions), (head[:, 1:] - head[:, :1]).T.ravel()
+        return
+    distribution, tied = policy.distribution, policy.log_std is None
     assert isinstance(distribution, Gaussian)
-    if policy.log_std is not None:
-        mean = policy.head_matrix[:, dimension]
-        phi, scale = np.ones((len(psi), 1)), policy.log_std[dimension : dimension + 1]
-    else:
-        mean = policy.head_matrix[:, 2 * dimension]
-        phi, scale = psi, policy.head_matrix[:, 2 * dimension + 1]
-    links = MEAN_LINKS[distribution.mean], SCALE_LINKS[distribution.scale]
-    return maximise(GaussianHead(psi, phi, actions, *links), np.append(mean, scale))
+    for i in range(policy.action_dim):
+        column = 2 * i if tied else i
+        scale = policy.log_std[i : i + 1] if policy.log_std is not None else policy.head_matrix[:, column + 1]
+        model = GaussianHead(psi, np.ascontiguousarray(actions[:, i]), tied, distribution.mean, distribution.scale)
+        yield model, np.append(policy.head_matrix[:, column], scale)
+
+
+def _fits(model: Likelihood, start: np.ndarray, lengths: Sequence[int]) -> Iterator[np.ndarray]:
+    place, curvature, done = None, None, 0
+    for n in lengths:
+        if n > done:
+            more = model.rows(done, n)
+            there = more.at(start)
+            added = Curvature.of(more, there)
+            place = there if place is None else place.followed_by(there)
+            curvature = added if curvature is None else curvature.followed_by(added)
+            done = n
+        yield np.zeros(0) if place is None or curvature is None else maximise(model.rows(0, n), start, place, curvature)
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------------------
 
 
+class Place(NamedTuple):
+    """A likelihood at some parameters: log p of every step, the gradient of its sum, and what the curvature is made of."""
+
+    log_p: np.ndarray
+    gradient: np.ndarray
+    parts: tuple[np.ndarray, ...]
+
+    def followed_by(self, more: Place) -> Place:
+        """The same for these steps and further ones."""
+        parts = tuple(np.concatenate(pair, axis=-1) for pair in zip(self.parts, more.parts, strict=True))
+        return Place(np.append(self.log_p, more.log_p), self.gradient + more.gradient, parts)
+
+
 class Likelihood(Protocol):
     """log p(a_t|ψ_t; x) of every step, and the derivatives of the sum.
 
-    `log_probs` also returns `at`, the intermediate results that the derivatives need. The curvature is made of Gram
-    matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w. The `blocks` stand along its diagonal, in the
-    order of the parameters. If the likelihood is not bounded, each Gram matrix is such a block.
+    The curvature is made of Gram matrices Σ_t w_t ψψᵀ, one for every design matrix ψ and set of weights w. The `blocks`
+    stand along its diagonal, in the order of the parameters. If the likelihood is not bounded, each Gram matrix is such a
+    block.
 
     bounded  whether Σ log p has an upper bound whatever the data
     """
@@ -109,9 +139,9 @@ class Likelihood(Protocol):
 
     @property
     def designs(self) -> list[np.ndarray]: ...
-    def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, Any]: ...
-    def gradient(self, at: Any) -> np.ndarray: ...
-    def weights(self, at: Any) -> list[np.ndarray]: ...
+    def rows(self, first: int, last: int) -> Likelihood: ...
+    def at(self, x: np.ndarray) -> Place: ...
+    def weights(self, place: Place) -> list[np.ndarray]: ...
     def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]: ...
 
 
@@ -135,18 +165,18 @@ class SoftmaxHead:
     def designs(self) -> list[np.ndarray]:
         return [self.psi] * len(self.pairs)
 
-    def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        logits = np.zeros((self.n, len(self.psi)))
-        logits[1:] = apply(self.psi, x.reshape(self.n - 1, -1).T).T
-        return log_softmax(logits.T)[np.arange(len(self.psi)), self.actions], softmax(logits.T).T
+    def rows(self, first: int, last: int) -> SoftmaxHead:
+        return dataclasses.replace(self, psi=self.psi[first:last], actions=self.actions[first:last])
 
-    def gradient(self, at: np.ndarray) -> np.ndarray:
-        """Σ (1{a} − p) ⊗ ψ."""
-        return np.concatenate([column_sums(self.psi, (self.actions == i) - at[i]) for i in range(1, self.n)])
+    def at(self, x: np.ndarray) -> Place:
+        """The gradient is Σ (1{a} − p) ⊗ ψ, and the parts are p."""
+        log_p, p, gradient = softmax_pass(self.psi, self.actions, x.reshape(self.n - 1, -1))
+        return Place(log_p, gradient.ravel(), (p,))
 
-    def weights(self, at: np.ndarray) -> list[np.ndarray]:
+    def weights(self, place: Place) -> list[np.ndarray]:
         """diag p − ppᵀ."""
-        return [at[i] * ((i == j) - at[j]) for i, j in self.pairs]
+        (p,) = place.parts
+        return [p[i] * ((i == j) - p[j]) for i, j in self.pairs]
 
     def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]:
         m, free = self.psi.shape[1], self.n - 1
@@ -158,42 +188,39 @@ class SoftmaxHead:
 
 @dataclasses.dataclass(frozen=True)
 class GaussianHead:
-    """log N(a; mean(ψw), scale(φu)²), where x = (w, u), with the policy's link functions.
+    """log N(a; mean(ψw), scale²), where scale(ψu) depends on the state or scale(u) does not; x = (w, u).
 
-    It is not concave in x, but smooth near θ_e. φ is ψ again, or a constant where the scale does not depend on the state.
-    A policy's softplus scale has a floor; the fit's has none, and with few steps in the data it comes to lie below it.
+    It is not concave in x, but smooth near θ_e. A policy's softplus scale has a floor; the fit's has none, and with few
+    steps in the data it comes to lie below it.
+
+    tied         whether the scale depends on the state
+    mean, scale  the names of the policy's link functions
     """
 
     bounded: ClassVar[bool] = False
     psi: np.ndarray
-    phi: np.ndarray
     actions: np.ndarray
-    mean: Link
-    scale: Link
+    tied: bool
+    mean: str
+    scale: str
 
     @property
     def designs(self) -> list[np.ndarray]:
-        return [self.psi, self.phi]
+        return [self.psi, self.psi if self.tied else np.ones((len(self.psi), 1))]
 
-    def log_probs(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        m = self.psi.shape[1]
-        if self.phi is self.psi:  # one pass over the rows, which is what takes the time
-            raw_mean, raw_scale = apply(self.psi, x.reshape(2, m).T).T
-        else:
-            raw_mean, raw_scale = apply(self.psi, x[:m, None])[:, 0], apply(self.phi, x[m:, None])[:, 0]
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # after a step too far the likelihood is nan
-            mean, scale = self.mean.of(raw_mean), self.scale.of(raw_scale)
-            z = (self.actions - mean) / scale
-            slopes = self.mean.slope(mean) / scale, self.scale.slope(scale) / scale
-            return normal_log_density(z, np.log(scale)), (z, *slopes)
+    def rows(self, first: int, last: int) -> GaussianHead:
+        return dataclasses.replace(self, psi=self.psi[first:last], actions=self.actions[first:last])
 
-    def gradient(self, at: tuple[np.ndarray, ...]) -> np.ndarray:
-        z, by_mean, by_scale = at
-        return np.concatenate([column_sums(self.psi, by_mean * z), column_sums(self.phi, by_scale * (z**2 - 1.0))])
+    def at(self, x: np.ndarray) -> Place:
+        """The parts are mean'/scale and scale'/scale, where primes are derivatives of the links."""
+        tanh, softplus = self.mean == "tanh", self.scale == "softplus"
+        log_p, by_mean, by_scale, gradient = gaussian_pass(self.psi, self.actions, x, self.tied, tanh, softplus)
+        return Place(log_p, gradient, (by_mean, by_scale))
 
-    def weights(self, at: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    def weights(self, place: Place) -> list[np.ndarray]:
         """The expected curvature (Fisher scoring), in which mean and scale do not mix."""
-        return [at[1] ** 2, 2.0 * at[2] ** 2]
+        by_mean, by_scale = place.parts
+        return [by_mean**2, 2.0 * by_scale**2]
 
     def blocks(self, grams: list[np.ndarray]) -> list[np.ndarray]:
         return grams
@@ -202,63 +229,87 @@ class GaussianHead:
 # ---- Newton's method -----------------------------------------------------------------------------------------
 
 
-def maximise(model: Likelihood, start: np.ndarray) -> np.ndarray:
-    """log p of every step at the maximum of Σ_t log p_t − ½ Σ_j prior_j (x_j − start_j)²."""
-    x = start
-    log_p, at = model.log_probs(x)
-    if not np.isfinite(log_p.sum()):  # a sampler ran away so far that π_e has no density left there
-        return log_p
-    curvature = Curvature(model, at)
-    prior = curvature.prior
+def maximise(
+    model: Likelihood, start: np.ndarray, place: Place | None = None, curvature: Curvature | None = None
+) -> np.ndarray:
+    """log p of every step at the maximum of Σ_t log p_t − ½ Σ_j prior_j (x_j − start_j)².
+
+    place, curvature  what is known at `start`; if it is not given, it is computed
+    """
+    x, place = start, model.at(start) if place is None else place
+    if not np.isfinite(place.log_p.sum()):  # a sampler ran away so far that π_e has no density left there
+        return place.log_p
+    curvature = Curvature.of(model, place) if curvature is None else curvature.copy()
+    prior = np.zeros(len(start)) if model.bounded else curvature.prior()
     for _ in range(ITERATIONS):
-        gradient = model.gradient(at) - prior * (x - start)
-        step = curvature.solve(gradient)
-        height = _height(log_p, prior, x - start)
+        gradient = place.gradient - prior * (x - start)
+        step = _newton_step(model.blocks(curvature.grams), prior, gradient)
+        height = _height(place, prior, x - start)
         for halvings in range(100):  # many are needed where θ_e is all but certain and the data is not
             further = x + step / 2.0**halvings
-            log_p_there, there = model.log_probs(further)
-            if _height(log_p_there, prior, further - start) >= height:
+            there = model.at(further)
+            if _height(there, prior, further - start) >= height:
                 break
         else:
             break  # rounding lets it go no higher
-        x, log_p, at = further, log_p_there, there
+        x, place = further, there
         if gradient @ step < CLOSE:
             break
-        curvature.update(at)
-    return log_p
+        curvature.update(model, place)
+    return place.log_p
 
 
-def _height(log_p: np.ndarray, prior: np.ndarray, away: np.ndarray) -> float:
-    return float(log_p.sum() - 0.5 * prior @ away**2)
+def _height(place: Place, prior: np.ndarray, away: np.ndarray) -> float:
+    return float(place.log_p.sum() - 0.5 * prior @ away**2)
 
 
+def _newton_step(blocks: list[np.ndarray], prior: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    steps, done = [], 0
+    for block in blocks:
+        part = slice(done, done := done + len(block))
+        steps.append(solve_positive(block + np.diag(prior[part]), gradient[part, None], RIDGE)[:, 0])
+    return np.concatenate(steps)
+
+
+@dataclasses.dataclass
 class Curvature:
-    """The matrix of second derivatives, kept up to date only in the steps whose weight has changed noticeably.
+    """The second derivatives, kept up to date only in the steps whose weight has changed noticeably.
 
-    prior  [parameters]: the curvature at θ_e of the steps that each parameter is given for free. Where the likelihood has
-           a bound, there are none. Where it has none, each parameter is given one step on which its feature fires. Without
-           that step the likelihood would be infinite as long as some feature has fired only once, because a Gaussian of no
-           width fits that one action. Among many features there is such a feature for most of a trial.
+    grams    Σ_t w_t ψψᵀ of every design
+    weights  w_t of every design
+    fired    [parameters]: on how many steps each parameter's feature is not zero
     """
 
-    def __init__(self, model: Likelihood, at: Any) -> None:
-        self.model, self.weights = model, model.weights(at)
-        self.grams = [weighted_gram(x, w) for x, w in zip(model.designs, self.weights, strict=True)]
-        self.prior = np.zeros(sum(map(len, model.blocks(self.grams))))
-        if not model.bounded:
-            fired = np.concatenate([column_counts(x) for x in model.designs])
-            self.prior = np.concatenate([np.diag(g) for g in self.grams]) / np.maximum(fired, 1.0)
+    grams: list[np.ndarray]
+    weights: list[np.ndarray]
+    fired: np.ndarray
 
-    def solve(self, gradient: np.ndarray) -> np.ndarray:
-        """The Newton step."""
-        steps, done = [], 0
-        for block in self.model.blocks(self.grams):
-            part = slice(done, done := done + len(block))
-            steps.append(solve_positive(block + np.diag(self.prior[part]), gradient[part, None], RIDGE)[:, 0])
-        return np.concatenate(steps)
+    @classmethod
+    def of(cls, model: Likelihood, place: Place) -> Curvature:
+        weights = model.weights(place)
+        grams = [weighted_gram(x, w) for x, w in zip(model.designs, weights, strict=True)]
+        return cls(grams, weights, np.concatenate([column_counts(x) for x in model.designs]))
 
-    def update(self, at: Any) -> None:
-        for x, old, new, gram in zip(self.model.designs, self.weights, self.model.weights(at), self.grams, strict=True):
+    def copy(self) -> Curvature:
+        return Curvature([gram.copy() for gram in self.grams], [w.copy() for w in self.weights], self.fired)
+
+    def followed_by(self, more: Curvature) -> Curvature:
+        """The same for these steps and further ones."""
+        grams = [a + b for a, b in zip(self.grams, more.grams, strict=True)]
+        weights = [np.append(a, b) for a, b in zip(self.weights, more.weights, strict=True)]
+        return Curvature(grams, weights, self.fired + more.fired)
+
+    def prior(self) -> np.ndarray:
+        """[parameters]: the curvature, at θ_e, of one step for each parameter, which the parameters are given for free.
+
+        Where a likelihood has no upper bound, each parameter is given one step on which its feature fires. Without that step
+        the likelihood would be infinite as long as some feature has fired only once, because a Gaussian of no width fits
+        that one action. Among many features there is such a feature for most of a trial.
+        """
+        return np.asarray(np.concatenate([np.diag(gram) for gram in self.grams]) / np.maximum(self.fired, 1.0))
+
+    def update(self, model: Likelihood, place: Place) -> None:
+        for x, old, new, gram in zip(model.designs, self.weights, model.weights(place), self.grams, strict=True):
             rows = np.flatnonzero(np.abs(new - old) > NOTICEABLE * np.abs(old))
             gram += weighted_gram(x[rows], new[rows] - old[rows])
             old[rows] = new[rows]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
 from evenroll.domains.domain import Domain, Truth
 from evenroll.errors import NoEstimate, SpecError
-from evenroll.estimators.behavior_fit import with_features, with_fit
+from evenroll.estimators.behavior_fit import fits_of_beginnings, with_features, with_fit
 from evenroll.estimators.importance import effective_sample_size, largest_weight
 from evenroll.estimators.sampling_error import gradient_sampling_errors, kl_sampling_error
 from evenroll.estimators.table import Estimator
@@ -114,8 +114,9 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
     if trials.sampling_error or any(e.features for e in trials.estimators):
         data = with_features(data, policy)
     values = np.full((len(trials.columns), len(checkpoints)), np.nan)
-    for i, steps in enumerate(checkpoints):
-        part = _with_fits(data.prefix(steps), trials)
+    behavior_fits = _behavior_fits(data, trials)
+    for i, (steps, log_fit) in enumerate(zip(checkpoints, behavior_fits, strict=True)):
+        part = _with_other_fits(replace(data.prefix(steps), log_fit=log_fit), trials)
         for j, estimator in enumerate(trials.estimators):
             try:
                 values[j, i] = estimator(part, policy) / value
@@ -133,10 +134,17 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
     return Trial(values, driver.divergence.runs_away, seconds)
 
 
-def _with_fits(part: Rollouts, trials: Trials) -> Rollouts:
-    """The data carrying the fits that several estimators share, so that each fit is made once."""
-    fits = [with_fit] if trials.sampling_error else []
-    for fit in dict.fromkeys([*fits, *(e.fits for e in trials.estimators if e.fits)]):
+def _behavior_fits(data: Rollouts, trials: Trials) -> Iterable[np.ndarray | None]:
+    """log π̂ of the data up to each checkpoint, if anything needs it."""
+    if trials.sampling_error or any(e.fits is with_fit for e in trials.estimators):
+        return fits_of_beginnings(trials.policy, data, [data.initial_steps + steps for steps in trials.checkpoints])
+    return [None] * len(trials.checkpoints)
+
+
+def _with_other_fits(part: Rollouts, trials: Trials) -> Rollouts:
+    """The data carrying the other fits that several estimators share, so that each fit is made once."""
+    for fit in dict.fromkeys(e.fits for e in trials.estimators if e.fits not in (None, with_fit)):
+        assert fit is not None
         try:
             part = fit(part, trials.policy)
         except NoEstimate:
