@@ -5,11 +5,11 @@
     python -m tools.against_ros cartpole --trials 100 --alpha 1 10 100 1000
     python -m tools.against_ros gridworld --epsilon 0.9 1 --alpha --seed 5          # ε-greedy policies, without ROS
 
-At every checkpoint from 2³ mean episodes on, ROS has the α whose mean squared error (MSE) is the smallest there. The ratio is
-the geometric mean over the checkpoints of the MSE of `auto` to that one. Its interval comes from drawing the trials again,
-`auto`'s and ROS's apart, with α chosen anew. The smallest of several noisy numbers is too good, so the ratio is rather too
-high. The MSE relative to theory is divided by Var/(n v²), n being the checkpoint in mean episodes, and the bias is that of the
-last checkpoint in root MSEs.
+At every checkpoint from 2³ mean episodes on, ROS has the α whose mean squared error (MSE) is the smallest there. The ratio
+is the geometric mean over the checkpoints of the MSE of `auto` to that one. Its interval comes from drawing the trials
+again, those of `auto` and of ROS apart, with α chosen anew. The smallest of several noisy numbers is too good, so the ratio
+is rather too high. The MSE relative to theory is divided by Var/(n v²), n being the checkpoint in mean episodes, and the
+bias is that of the last checkpoint in root MSEs.
 """
 
 from __future__ import annotations
