@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evenroll.study.blocks import Work, resolve
-from evenroll.study.experiments import DOMAINS, METHODS, QUICK, Roster, targets
+from evenroll.study.costs import cost
+from evenroll.study.experiments import DOMAINS, FULL, METHODS, QUICK, Roster, targets
 from evenroll.study.targets import PaperTarget
 
 NAMES = [*(f"fig{i}" for i in range(1, 15)), "table3", "table4", "theory"]
@@ -34,6 +35,21 @@ def test_full_size_is_the_papers() -> None:
             assert trials == (5000 if estimates else 200)  # where 200 could not show the published difference
             points = [int(known.truth.mean_length * 2**i) for i in range(14)]
             assert list(known.checkpoints) == ([0] if known.initial else []) + points
+
+
+def test_figure_14_has_as_many_trials_as_each_fit_can_afford() -> None:
+    for scale, closed, small in (
+        (FULL, 200, 40),
+        (QUICK, 20, 5),
+        (FULL.limited(100, None), 100, 40),
+        (FULL.limited(7, None), 7, 7),
+    ):
+        found = {line.work.measures[0]: line.trials for panel in targets(scale)["fig14"].panels for line in panel.lines}
+        assert (found["fqe"], found["fqe-net-small"]) == (closed, small)
+    wanted = targets()["fig14"].wanted()
+    small_minutes = sum(n * cost(work) for work, n in wanted.items() if work.measures == ("fqe-net-small",)) / 60
+    assert 6 < small_minutes < 16
+    assert {n for work, n in wanted.items() if work.measures == ("fqe-net",)} == {4}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ BANDIT_EPSILONS = (0.01, *(i / 10 for i in range(1, 10)))  # fig 4d
 GRID_FACTORS = tuple(float(i) for i in range(1, 11))  # fig 12a; the mean-factor variants carry noise f = 1
 GRID_EPSILONS = tuple(i / 10 for i in range(11))  # fig 12b
 FQE = ("fqe-net-small", "fqe")  # fig 14: a small network, and our fit, exact on tables and linear in features elsewhere
-FQE_AUTHORS = ("gridworld",)  # domains with the authors' network; a fit takes 40 s there, 5 minutes on cartpole
+FQE_AUTHORS = ("gridworld",)  # domains with the authors' network; a fit takes 16 s there, 70 s to 5 minutes on the cartpoles
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Scale:
 
     bandit_trials  The trials of estimates on the bandit. ROS can gain no more than 18 % there, which 200 trials do not
                    show; an episode is one step, so more of them are cheap.
+    fqe_trials     The trials of fig 14's small network. A fit takes half a core-second (`costs.NETWORK_FIT`), so these many
+                   of four samplers on four domains at two checkpoints take about ten core-minutes.
     """
 
     trials: int = 200
@@ -46,7 +48,7 @@ class Scale:
     budget: float = 8192.0
     sweep_trials: int = 500
     sweep_budget: float = 1000.0
-    fqe_trials: int = 10
+    fqe_trials: int = 40
     fqe_budgets: tuple[float, ...] = (16.0, 128.0)
     fqe_authors: int = 4  # trials with the authors' network, at one checkpoint
     seed: int = 0
@@ -72,7 +74,7 @@ class Scale:
 
 
 FULL = Scale()
-QUICK = Scale(trials=20, bandit_trials=500, budget=256.0, sweep_trials=100, fqe_trials=2, fqe_budgets=(32.0,), fqe_authors=0)
+QUICK = Scale(trials=20, bandit_trials=500, budget=256.0, sweep_trials=100, fqe_trials=5, fqe_budgets=(32.0,), fqe_authors=0)
 
 
 @dataclass(frozen=True)
@@ -189,9 +191,11 @@ def wris(roster: Roster, scale: Scale) -> tuple[Panel, ...]:
 
 
 def fqe(roster: Roster, scale: Scale) -> tuple[Panel, ...]:
+    trials = dict(zip(FQE, (scale.fqe_trials, scale.trials), strict=True))
+
     def lines(domain: str) -> tuple[Line, ...]:
         usual = tuple(
-            Line(f"{c}/{e}", Work(domain, c, (e,), scale.fqe_budgets, seed=scale.seed), e, scale.fqe_trials)
+            Line(f"{c}/{e}", Work(domain, c, (e,), scale.fqe_budgets, seed=scale.seed), e, trials[e])
             for e in FQE
             for c in roster.collectors
         )

@@ -88,7 +88,7 @@ DIFFERENCES: tuple[tuple[frozenset[str], str], ...] = (
     ),
     (
         frozenset(("fig14",)),
-        "<b>A smaller $fig14:</b> fewer trials and checkpoints, and a smaller network, fitted afresh each time. Its "
+        "<b>A smaller $fig14:</b> fewer checkpoints, and a smaller network with fewer trials, fitted afresh each time. Its "
         "settings were chosen among three by looking at the known value on one on-policy data set of each CartPole, "
         "one of the trials shown. At full size the authors' network is beside it for a few trials, and so is the "
         "closed form.",
@@ -133,6 +133,8 @@ def size(scale: Scale, there: Collection[str]) -> str:
         parts.append(f"{scale.sweep_trials} where a setting is varied")
     if ESTIMATES & set(there):
         parts.append(f"{scale.bandit_trials:,} for errors on the fixed bandit")
+    if "fig14" in there:
+        parts.append(f"{scale.fqe_trials} of figure 14’s small network")
     text = f"{'; '.join(parts)}."
     if scale.trials >= FULL.trials and scale.budget >= FULL.budget:
         return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -102,7 +101,6 @@ def reproduce(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EvenrollError(f"cannot make {directory}: {error.strerror or error}") from None
-    _require_torch(selected_targets)
     store = Store(directory / "store", say)
     pace = _Pace(selected_targets, progress)
     trials_by_work: dict[Work, Trialled] = {}
@@ -153,15 +151,6 @@ def _while_deciding(minutes: float, progress: Callable[[ReproductionProgress], N
         progress(ReproductionProgress(f"{p.target}, {p.trials:,} trials", p.share, used, None, p.seconds_left, name))
 
     return tell
-
-
-def _require_torch(chosen: Sequence[PaperTarget]) -> None:
-    """Refuse at the start if torch is missing, because networks are fitted at the end of a run that may take an hour."""
-    needs = [t.name for t in chosen if any(m.startswith("fqe-net") for work in t.wanted() for m in work.measures)]
-    if needs and importlib.util.find_spec("torch") is None:
-        raise EvenrollError(
-            f"{', '.join(needs)} fits networks and needs torch: pip install 'evenroll[torch]', or leave it out"
-        )
 
 
 class _Pace:
