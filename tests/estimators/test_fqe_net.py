@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from evenroll.collection.rollouts import Rollouts
 from evenroll.collection.trial import Driver
 from evenroll.domains.catalogue import get_domain
 from evenroll.errors import DataError
+from evenroll.estimators import fqe_net
 from evenroll.estimators.fqe_net import Adam, NetSettings, Network, data_of, fitted_q_network, sums, targets
 from evenroll.policies import Policy
 from evenroll.samplers import OnPolicy
@@ -61,6 +62,15 @@ def test_a_fit_is_the_same_beside_others_and_with_any_threads() -> None:
             assert fitted_q_network(data, policy, wide) == alone
     with ThreadPoolExecutor(2) as pool, threadpool_limits(1):
         assert set(pool.map(lambda _: fitted_q_network(data, policy, wide), range(4))) == {alone}
+
+
+def test_a_fit_keeps_linear_algebra_on_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def threads(*_: object) -> float:
+        return max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+
+    monkeypatch.setattr(fqe_net, "_fit", threads)
+    with threadpool_limits(2):
+        assert fitted_q_network(small_mdp(1).population(), small_mdp(1).policy) == 1
 
 
 # ---- against PyTorch -----------------------------------------------------------------------------------------
