@@ -10,7 +10,7 @@ import html
 import math
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +56,11 @@ def close_on_gridworld(work: Work) -> float:
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> Callable[[Errors], None]:
-    return lambda errors: monkeypatch.setattr(runner, "compute", invent(errors))
+    return lambda errors: monkeypatch.setattr(runner, "compute_together", each(invent(errors)))
+
+
+def each(compute: Callable[[Block], BlockData]) -> Callable[[Sequence[Block]], tuple[BlockData, ...]]:
+    return lambda blocks: tuple(compute(block) for block in blocks)
 
 
 def run(directory: Path, minutes: float | None, names: tuple[str, ...] = ("fig2",), workers: int = 2) -> Outcome:
@@ -132,22 +136,22 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     another number of workers as well."""
     invented(close_on_gridworld)
     whole = run(tmp_path / "whole", 5.0, workers=1)
-    quiet = runner.compute
-    for blocks in (7, 9):
-        left = blocks
+    quiet = runner.compute_together
+    for number in (7, 9):
+        left = number
 
-        def killed(block: Block) -> BlockData:
+        def killed(blocks: Sequence[Block]) -> tuple[BlockData, ...]:
             nonlocal left
             left -= 1
             if left < 0:
                 raise KeyboardInterrupt
-            return quiet(block)
+            return quiet(blocks)
 
-        directory = tmp_path / str(blocks)
-        monkeypatch.setattr(runner, "compute", killed)
+        directory = tmp_path / str(number)
+        monkeypatch.setattr(runner, "compute_together", killed)
         with pytest.raises(KeyboardInterrupt):
             run(directory, 5.0, workers=1)
-        monkeypatch.setattr(runner, "compute", quiet)
+        monkeypatch.setattr(runner, "compute_together", quiet)
         before = len(tree(directory / "store"))
         again = run(directory, 5.0, workers=3)
         assert (again.read, again.computed) == (before, whole.computed - before)
@@ -183,14 +187,14 @@ def test_no_block_is_begun_after_the_limit(
     the limit, the blocks in flight and what else there is to do end within a minute, on a busy machine too."""
     invented(lambda work: 1.0)
     run(tmp_path, None)
-    quiet, begun = runner.compute, []
+    quiet, begun = runner.compute_together, []
 
-    def slow(block: Block) -> BlockData:
+    def slow(blocks: Sequence[Block]) -> tuple[BlockData, ...]:
         begun.append(time.perf_counter())
         time.sleep(0.05)
-        return quiet(block)
+        return quiet(blocks)
 
-    monkeypatch.setattr(runner, "compute", slow)
+    monkeypatch.setattr(runner, "compute_together", slow)
     started = time.perf_counter()
     outcome = run(tmp_path, 0.01)
     assert time.perf_counter() - started < 60.0
@@ -210,7 +214,7 @@ def test_equal_methods_are_given_up_with_the_reason(
         rng = np.random.default_rng([zlib.crc32(str(block.work).encode()), block.first])
         return BlockData(known.columns, known.checkpoints, 2.0 + 1e-3 * rng.normal(size=shape), np.zeros(block.count, bool))
 
-    monkeypatch.setattr(runner, "compute", compute)
+    monkeypatch.setattr(runner, "compute_together", each(compute))
     outcome = run(tmp_path, 5.0)
     assert outcome.deciding is not None
     assert (outcome.deciding.trials, outcome.deciding.out_of_time) == (0, False)

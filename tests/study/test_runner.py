@@ -8,12 +8,14 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from evenroll.executors.pool import get_pool
-from evenroll.study.blocks import Block, compute
+from evenroll.study.blocks import SAMPLING_ERRORS, Block, Work, compute, compute_together
 from evenroll.study.runner import ensure
 from evenroll.study.store import Store
 from tests.helpers import BLOCKS, WORK
@@ -93,3 +95,39 @@ def test_killed_ten_times_the_store_is_the_same(tmp_path: Path, base_seed: int) 
     ensure(Store(killed), BLOCKS, pool=get_pool(workers=2))
     assert tree(killed) == tree(tmp_path / "whole")
     assert not list(killed.glob("aside/*"))  # an atomic write leaves nothing torn behind
+
+
+@pytest.mark.parametrize("domain", ["bandit", "gridworld", "cartpole", "cartpole-continuous"])
+@pytest.mark.parametrize("collect", ["os", "bpg", "init+auto"])
+def test_measuring_together_changes_no_bit(domain: str, collect: str) -> None:
+    """What the targets measure of the same data: alone, or all at once, in any order."""
+    measures = [("mc",), ("ois",), ("wris", *SAMPLING_ERRORS), ("fqe",), SAMPLING_ERRORS]
+    measures += [("wis+mc",)] if collect.startswith("init") else []
+    blocks = [Block(Work(domain, collect, m, (1.0, 8.0)), 1, 2) for m in measures]
+    if collect == "init+auto":  # without weights the guard sees a few steps only
+        with pytest.raises(ValueError, match="collected alike"):
+            compute_together(blocks)
+        blocks = blocks[1:]
+    together = compute_together(blocks[::-1])[::-1]
+    for block, data in zip(blocks, together, strict=True):
+        alone = compute(block)
+        assert data.columns == alone.columns
+        np.testing.assert_array_equal(data.values, alone.values)
+        np.testing.assert_array_equal(data.runaway, alone.runaway)
+
+
+def test_what_is_asked_for_later_is_computed_with_what_shares_its_data(tmp_path: Path) -> None:
+    """One trial of both blocks, and bytes like those of two runs."""
+    now, other = Block(WORK, 0, 2), Block(replace(WORK, seed=WORK.seed + 1), 0, 2)
+    later = Block(replace(WORK, measures=("ois",)), 0, 2)
+    early: list[Block] = []
+    found = ensure(Store(tmp_path / "together"), [now], later=[other, later], ahead=early.append, pool=get_pool(workers=2))
+    assert (set(found), early) == ({now}, [later])
+    assert Store(tmp_path / "together").load(other) is None
+    again: list[bool] = []
+    ensure(Store(tmp_path / "together"), [later], done=lambda block, computed: again.append(computed))
+    assert again == [False]
+    ensure(Store(tmp_path / "apart"), [now, later], pool=get_pool(workers=1))
+    assert tree(tmp_path / "together") == tree(tmp_path / "apart")
+    with pytest.raises(ValueError, match="collected alike"):
+        compute_together([now, other])

@@ -9,8 +9,8 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numba
@@ -109,6 +109,11 @@ class Block:
     def key(self) -> str:
         return identity_key(self.identity())
 
+    @property
+    def data(self) -> Hashable:
+        """What determines the data that is measured: blocks for which this is equal are collected alike."""
+        return replace(self.work, measures=()), self.first, self.count, resolve(self.work).watches_every_step
+
 
 def identity_key(identity: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True, allow_nan=False).encode()).hexdigest()
@@ -129,10 +134,30 @@ class BlockData:
 
 
 def compute(block: Block) -> BlockData:
-    """The block's numbers. They do not depend on where this runs, nor on what runs beside it."""
-    trials = resolve(block.work)
-    seeds = [(block.work.seed, t) for t in range(block.first, block.first + block.count)]
-    return BlockData(trials.columns, trials.checkpoints, *run_trials(trials, seeds))
+    """The block's numbers."""
+    return compute_together([block])[0]
+
+
+def compute_together(blocks: Sequence[Block]) -> tuple[BlockData, ...]:
+    """The numbers of blocks that differ in their measures only, so that their data is collected once.
+
+    The numbers do not depend on where this runs, nor on what runs beside it, nor on what else is measured.
+    """
+    first = blocks[0]
+    if any(block.data != first.data for block in blocks):
+        raise ValueError("only blocks whose data is collected alike are computed together")
+    measures = tuple(dict.fromkeys(m for block in blocks for m in block.work.measures if m not in SAMPLING_ERRORS))
+    if any(block.work.measures[-2:] == SAMPLING_ERRORS for block in blocks):
+        measures += SAMPLING_ERRORS
+    trials = resolve(replace(first.work, measures=measures))
+    seeds = [(first.work.seed, t) for t in range(first.first, first.first + first.count)]
+    values, runaway = run_trials(trials, seeds)
+    columns = [resolve(block.work).columns for block in blocks]
+    places = [[trials.columns.index(name) for name in names] for names in columns]
+    return tuple(
+        BlockData(names, trials.checkpoints, np.ascontiguousarray(values[:, place]), runaway)
+        for names, place in zip(columns, places, strict=True)
+    )
 
 
 @functools.cache

@@ -24,7 +24,7 @@ COLLECT = {
     "softmax": {"os": 0.25, "ros": 0.8, "bpg": 1.1, "auto": 0.8},
     "gaussian": {"os": 0.3, "ros": 0.8, "bpg": 1.25, "auto": 0.85},
 }
-FIT = {"table": 0.3, "softmax": 3.2, "gaussian": 6.2}
+FIT = {"table": 0.3, "softmax": 2.5, "gaussian": 4.3}
 NETWORK_FIT = {"table": 0.5, "softmax": 0.55, "gaussian": 0.65}  # core-seconds per fit of fqe-net-small
 LARGE_NETWORK = 16.0  # core-seconds per fit of fqe-net on gridworld, with 128 episodes
 LINEAR_FIT = {"table": 0.1, "softmax": 4.0, "gaussian": 8.0}  # core-microseconds per step and checkpoint of fqe

@@ -107,22 +107,38 @@ def reproduce(
     files: list[Path] = []
     started = time.perf_counter()
     counts = {True: 0, False: 0}
+    early: set[Block] = set()  # computed with blocks of an earlier target, because their data is the same
     written = started
     for target in selected_targets:
         pace.begin(target)
-        begun, before = time.perf_counter(), dict(counts)
+        begun, alone = time.perf_counter(), True
 
         def note(block: Block, computed: bool) -> None:
-            counts[computed] += 1
-            pace.one(block, computed)
+            nonlocal alone
+            alone = alone and computed
+            if block not in early:
+                counts[computed] += 1
+                pace.one(block, computed)
+
+        def ahead(block: Block) -> None:
+            nonlocal alone
+            alone = False
+            early.add(block)
+            counts[True] += 1
+            pace.ahead(block)
 
         wanted = {w: n for w, n in target.wanted().items() if w not in trials_by_work}
         blocks = {work: work.blocks(n) for work, n in wanted.items()}
-        there = ensure(store, [b for part in blocks.values() for b in part], pool=pool, done=note)
+        rest = selected_targets[selected_targets.index(target) + 1 :]
+        later = {w: n for t in rest for w, n in t.wanted().items() if w not in wanted and w not in trials_by_work}
+        there = ensure(
+            store, [b for part in blocks.values() for b in part], pool=pool, done=note,
+            later=[b for work, n in later.items() for b in work.blocks(n)], ahead=ahead,
+        )  # fmt: skip
         trials_by_work |= {work: Trialled.of(work, [there[b] for b in part]) for work, part in blocks.items()}
         results = Results(trials_by_work)
         files += draw(target, results, directory, scale)
-        if counts[False] == before[False] and len(wanted) == len(target.wanted()):
+        if alone and len(wanted) == len(target.wanted()):
             note_timing(directory, target, time.perf_counter() - begun, workers)
         if target is selected_targets[-1] or time.perf_counter() - written > PAGE_EVERY:
             page = write_report(
@@ -166,6 +182,7 @@ class _Pace:
             seen |= wanted.keys()
         self.totals = {name: sum(n * cost(w) for w, n in works.items()) for name, works in self.new.items()}
         self.spent = dict.fromkeys(self.totals, 0.0)
+        self.early = 0.0
         self.skipped = dict.fromkeys(self.totals, 0.0)
         self.started = time.perf_counter()
         self.name = ""
@@ -178,8 +195,15 @@ class _Pace:
         (self.spent if computed else self.skipped)[self.name] += block.count * cost(block.work)
         self._tell()
 
+    def ahead(self, block: Block) -> None:
+        """A block of a later target was computed."""
+        owner = next(name for name, works in self.new.items() if block.work in works)
+        self.skipped[owner] += block.count * cost(block.work)
+        self.early += block.count * cost(block.work)
+        self._tell()
+
     def _tell(self) -> None:
-        elapsed, spent = time.perf_counter() - self.started, sum(self.spent.values())
+        elapsed, spent = time.perf_counter() - self.started, self.early + sum(self.spent.values())
         speed = spent / elapsed if spent else None
         done = {name: self.spent[name] + self.skipped[name] for name in self.totals}
         names = list(self.totals)

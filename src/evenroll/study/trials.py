@@ -58,6 +58,16 @@ class Trials:
         weights = (ESS, LARGEST_WEIGHT) if self.weights and self.estimators[0].log_weights else ()
         return (*names, *weights, *((KL, GRADIENT) if self.sampling_error else ()))
 
+    @property
+    def records_steps(self) -> bool:
+        return self.sampling_error or any(e.needs == "steps" for e in self.estimators)
+
+    @property
+    def watches_every_step(self) -> bool:
+        """Whether the guard sees all steps. Where no weights are needed it sees a few of them, and may judge otherwise."""
+        weights = any(e.needs == "weights" for e in self.estimators)
+        return weights or self.records_steps or self.sampler.on_policy or self.sampler.needs_weights
+
 
 def checkpoints_for(mean_length: float, budget: float, initial: bool) -> tuple[int, ...]:
     """⌊T̄·2ⁱ⌋ steps up to the budget, and the budget itself. With initial data, 0 comes first."""
@@ -96,7 +106,6 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
         known = domain.known_truth(policy, seed)
         assert known is not None
         value = known.value
-    needs = {e.needs for e in trials.estimators}
     driver = Driver(
         policy,
         trials.sampler,
@@ -105,8 +114,8 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
         horizon=domain.horizon,
         value=value,
         initial=_start(trials, seed) if trials.initial else None,
-        record_weights="weights" in needs,
-        record_steps=trials.sampling_error or "steps" in needs,
+        record_weights=any(e.needs == "weights" for e in trials.estimators),
+        record_steps=trials.records_steps,
     )
     started = time.perf_counter()
     data = driver.run(domain.trial_environment(seed), steps=checkpoints[-1])
@@ -117,9 +126,10 @@ def run_trial(trials: Trials, seed: tuple[int, ...]) -> Trial:
     behavior_fits = _behavior_fits(data, trials)
     for i, (steps, log_fit) in enumerate(zip(checkpoints, behavior_fits, strict=True)):
         part = _with_other_fits(replace(data.prefix(steps), log_fit=log_fit), trials)
+        weights_only = replace(part, log_e=None, log_b=None)  # so that no bit depends on what else is measured
         for j, estimator in enumerate(trials.estimators):
             try:
-                values[j, i] = estimator(part, policy) / value
+                values[j, i] = estimator(weights_only if estimator.needs == "weights" else part, policy) / value
             except NoEstimate:
                 pass
         if ESS in trials.columns and part.episodes:
