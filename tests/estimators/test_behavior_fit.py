@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy import optimize
@@ -19,9 +17,7 @@ from evenroll.estimators.behavior_fit import (
     fitted_log_probs,
     maximise,
 )
-from evenroll.estimators.head_passes import gaussian_pass, softmax_pass
 from evenroll.policies import MLP, Policy, TabularSoftmax
-from evenroll.policies.distributions import MEAN_LINKS, SCALE_LINKS, log_softmax, normal_log_density, softmax
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -56,35 +52,6 @@ def test_gaussian_fit_is_the_optimum(mean: str, scale: str) -> None:
     assert fitted == pytest.approx(model.at(best.x).log_p.sum(), abs=2e-2)
     assert optimize.check_grad(lambda x: model.at(x).log_p.sum(), lambda x: model.at(x).gradient, start) < 1e-2
     assert (prior < np.concatenate([np.diag(g) for g in curvature.grams]) / 100).all()  # a prior of one step in 400
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 127, 128, 129, 300])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_passes_agree_with_numpy(n: int, dtype: type) -> None:
-    """Values, slopes and gradients of both kinds of heads, around the ends of blocks and with outputs of any size."""
-    rng = np.random.default_rng(n)
-    psi, size = rng.normal(size=(n, 7)).astype(dtype), 10.0 ** rng.integers(-2, 3)
-    for k in (2, 4):
-        actions, x = rng.integers(k, size=n), size * rng.normal(size=(k - 1, 7))
-        log_p, p, gradient = softmax_pass(psi, actions.astype(float), x)
-        outputs = np.append(np.zeros((n, 1)), psi.astype(float) @ x.T, axis=1)
-        scores = np.eye(k)[actions] - softmax(outputs)
-        np.testing.assert_allclose(log_p, log_softmax(outputs)[np.arange(n), actions], rtol=1e-11, atol=1e-11)
-        np.testing.assert_allclose(p, softmax(outputs).T, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(gradient, scores[:, 1:].T @ psi.astype(float), rtol=1e-9, atol=1e-9)
-    for mean, scale, tied in itertools.product(MEAN_LINKS, SCALE_LINKS, (True, False)):
-        actions, x = rng.normal(size=n), min(size, 2.0) * rng.normal(size=14 if tied else 8)
-        log_p, by_mean, by_scale, gradient = gaussian_pass(psi, actions, x, tied, mean == "tanh", scale == "softplus")
-        of_mean, of_scale = psi.astype(float) @ x[:7], psi.astype(float) @ x[7:] if tied else np.full(n, x[7])
-        means, scales = MEAN_LINKS[mean].of(of_mean), SCALE_LINKS[scale].of(of_scale)
-        z = (actions - means) / scales
-        slopes = MEAN_LINKS[mean].slope(means) / scales, SCALE_LINKS[scale].slope(scales) / scales
-        by_output = np.stack([slopes[0] * z, slopes[1] * (z**2 - 1.0)])
-        expected = by_output @ psi.astype(float) if tied else np.append(by_output[0] @ psi.astype(float), by_output[1].sum())
-        np.testing.assert_allclose(log_p, normal_log_density(z, np.log(scales)), rtol=1e-10)
-        np.testing.assert_allclose(by_mean, slopes[0], rtol=1e-8, atol=1e-13 * np.max(1 / scales))
-        np.testing.assert_allclose(by_scale, slopes[1], rtol=1e-11)
-        np.testing.assert_allclose(gradient, expected.ravel(), rtol=1e-8, atol=1e-10 * np.abs(by_output).sum())
 
 
 @pytest.mark.parametrize("kind", ["softmax", "gaussian", "log_std", "table"])
@@ -142,3 +109,14 @@ def test_unknown_policies_are_refused() -> None:
     )
     with pytest.raises(DataError, match="not known"):
         fitted_log_probs(Policy(), data)
+
+
+def test_a_curvature_that_all_but_vanishes_is_computed_anew() -> None:
+    """Large weights that are subtracted again leave rounding errors, which may be below zero."""
+    rng = np.random.default_rng(0)
+    model = GaussianHead(rng.uniform(0.5, 1.0, size=(300, 4)), rng.normal(size=300), True, "identity", "exp")
+    steep, flat = np.append(np.zeros(4), np.full(4, -9.0)), np.append(np.zeros(4), np.full(4, 9.0))
+    curvature = Curvature.of(model, model.at(steep))
+    curvature.update(model, model.at(flat))
+    for gram, expected in zip(curvature.grams, Curvature.of(model, model.at(flat)).grams, strict=True):
+        np.testing.assert_allclose(gram, expected, rtol=1e-12, atol=1e-12 * np.diag(expected).min())

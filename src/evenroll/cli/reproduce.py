@@ -48,7 +48,7 @@ def reproduce(
     ] = None,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
-    executor: ExecutorOption = "threads",
+    executor: ExecutorOption = "processes",
     list_them: Annotated[bool, typer.Option("--list", help="Only say what there is, its steps and its time.")] = False,
     json_file: JsonOption = None,
 ) -> None:

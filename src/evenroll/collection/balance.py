@@ -44,7 +44,7 @@ class Divergence:
         """Whether π_b is surely beyond 16 nats an episode and 0.25 a step. This is what studies count, which keep no steps.
 
         It tells that a sampler strayed, not that its data is worse for it: `evaluate` looks at the data itself. These limits
-        were measured (docs/experiments-auto.md, "The guard"): the paper's step sizes and `auto` reach 2 nats an
+        were measured (docs/experiments-auto.md, "The guard"): the paper's step sizes and `auto` reach 3 nats an
         episode; ros with α = 1000 on cartpole reaches 45, with 0.65 a step. On the bandit 2.0 nats a step are harmless,
         because its episodes are one step long. A behaviour with mass on single points (roa, real actions) has no finite KL.
         """

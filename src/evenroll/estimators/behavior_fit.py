@@ -24,6 +24,7 @@ from evenroll.policies.distributions import Gaussian
 ITERATIONS = 300  # a limit for data on which Newton's method does not settle; a choice
 CLOSE = 1e-2  # a Newton step that gains at most this much log-likelihood (in nats, of 60 to 130 in all) is the last
 NOTICEABLE = 0.05  # a step's weight in the curvature is renewed if it changed by this share, so errors shrink by this factor
+CANCELLED = 1e-9  # what may be left of a curvature; of less the rounding errors of what went would be a noticeable part
 RIDGE = 1e-9  # relative to each parameter's own curvature; it is needed for features that never fire or are collinear
 
 
@@ -311,5 +312,8 @@ class Curvature:
     def update(self, model: Likelihood, place: Place) -> None:
         for x, old, new, gram in zip(model.designs, self.weights, model.weights(place), self.grams, strict=True):
             rows = np.flatnonzero(np.abs(new - old) > NOTICEABLE * np.abs(old))
+            before = np.diag(gram).copy()
             gram += weighted_gram(x[rows], new[rows] - old[rows])
             old[rows] = new[rows]
+            if (np.diag(gram) < CANCELLED * before).any():
+                gram[:] = weighted_gram(x, old)
