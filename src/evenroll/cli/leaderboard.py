@@ -27,7 +27,7 @@ def leaderboard(
     ] = None,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
-    executor: ExecutorOption = "threads",
+    executor: ExecutorOption = "processes",
 ) -> None:
     """All samplers on all domains: error relative to on-policy sampling, and how many times fewer steps that saves."""
     from evenroll.cli.console import out, progress_bar, shown, writable
