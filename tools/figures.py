@@ -7,8 +7,9 @@ An entry of the data file is one command, the run of it that is in the docs, and
 Whether a number belongs to the released code is not written down but found out: of what the command runs through, nothing
 but words may have changed between the run's commit and the one that the data file calls released. A command runs through
 its own file, what that imports from this repository, directly or not, and all samplers, estimators and domains, which are
-chosen by their names. Commits that made the same numbers faster are named in the data file, each with its reason; for
-entries that are times themselves (`speed = true`) they count like all others.
+chosen by their names. Commits that made the same numbers faster are named in the data file, each with its reason, and with
+the words of the commands whose numbers they did change; for entries that are times themselves (`speed = true`) they count
+like all others.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COMMANDS = {  # of `evenroll`, where the module is not that of the Python functi
 
 
 def data() -> dict[str, Any]:
-    """released, same_numbers (commit → reason), nothing_measured (place → reason), figures"""
+    """released, same_numbers (commit → reason), same_but_for (commit → words), nothing_measured (place → reason), figures"""
     return tomllib.loads(DATA.read_text(encoding="utf-8"))
 
 
@@ -183,6 +184,14 @@ def touched(first: str, last: str) -> dict[str, set[str]]:
     return found
 
 
+def same_numbers(entry: dict[str, Any], given: dict[str, Any]) -> frozenset[str]:
+    """The commits that changed nothing of what the entry's commands measure."""
+    told = " ".join(commands(entry))
+    return frozenset(
+        commit for commit in given["same_numbers"] if not any(word in told for word in given["same_but_for"].get(commit, ()))
+    )
+
+
 def changed(entry: dict[str, Any], now: str, same: frozenset[str]) -> list[str]:
     """Files that the commands run through, and that say something else than at the time of the run."""
     first = commit_of(entry)
@@ -235,12 +244,12 @@ def file_of(page: str) -> Path:
 
 def render() -> str:
     given = data()
-    now, same = given["released"], frozenset(given["same_numbers"])
+    now = given["released"]
     rows: dict[str, list[str]] = {}
     counts: Counter[str] = Counter()
     for entry in given["figures"]:
         run = entry["run"]
-        state, why = status(entry, now, same)
+        state, why = status(entry, now, same_numbers(entry, given))
         counts[state] += 1
         line = "<br>".join(f"`{command}`".replace("|", "\\|") for command in commands(entry)) or "–"
         commit = run["commit"] if "commit" in run else f"≤ {run['written']}"
@@ -258,8 +267,13 @@ def render() -> str:
         text += f'\n## {title}\n\n<div class="figures" markdown>\n\n'
         text += "| numbers | command | commit | date | time; cores | status |\n|---|---|---|---|---|---|\n"
         text += "\n".join(rows[page]) + "\n\n</div>\n"
-    reasons = "\n".join(f"| {commit} | {why} |" for commit, why in given["same_numbers"].items())
-    return f"{text}\n## Commits that changed no number\n\n| commit | why |\n|---|---|\n{reasons}\n"
+    reasons = "\n".join(f"| {commit} | {why} | {excepted(commit, given)} |" for commit, why in given["same_numbers"].items())
+    head = "| commit | why | but for commands with |\n|---|---|---|"
+    return f"{text}\n## Commits that changed no number\n\n{head}\n{reasons}\n"
+
+
+def excepted(commit: str, given: dict[str, Any]) -> str:
+    return ", ".join(f"`{word}`" for word in given["same_but_for"].get(commit, ())) or "–"
 
 
 def order() -> list[str]:
