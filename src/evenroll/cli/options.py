@@ -15,7 +15,7 @@ DOMAIN_HELP = (
 )
 ENV_HELP = "Gymnasium id (CartPole-v1, FrozenLake-v1:is_slippery=false), or module:function that makes an environment."
 POLICY_HELP = "policy.safetensors, a Stable-Baselines3 model.zip, or module:function."
-SAMPLER_HELP = "auto, os, ros:alpha=…, off:delta=…; on a domain also bpg, roa, props and others (see the docs)."
+SAMPLER_HELP = "auto, os, ros:alpha=…, ros-head, roa, props, off:delta=…; on a domain also bpg and others (see the docs)."
 
 DomainArgument = Annotated[str, typer.Argument(help=DOMAIN_HELP, metavar="DOMAIN", autocompletion=completion.domains)]
 EnvArgument = Annotated[str, typer.Argument(help=ENV_HELP, metavar="ENV", autocompletion=completion.environments)]
