@@ -94,8 +94,9 @@ def coverage(
 
     A SAMPLER is written \[init+]SAMPLER\[:key=value,…]: for example ros:alpha=10, or init+auto, which starts from off-policy
     data. The table has, for each number of episodes and each estimate: the share of intervals that hold the value; the mean
-    half-width over the oracle's; how many on-policy episodes an episode is worth, as the results say and as it is; the mean
-    squared error over that of as many on-policy episodes; the bias in standard deviations of the estimate.
+    half-width over that of an interval that knows the true spread of the estimate; how many on-policy episodes an episode is
+    worth, as the results say and as it is; the mean squared error over that of as many on-policy episodes; the bias in
+    standard deviations of the estimate.
     """
     from evenroll.study.coverage import coverage_table
 

@@ -1,7 +1,7 @@
 """Stopping as soon as the interval is narrow enough, without spoiling its coverage.
 
 Looking is of two kinds. A look that only *plans* asks how wide the interval is, and so how many episodes will be needed. It
-cannot stop the run, so it spends nothing of α. Such looks come after 10, 15, 23, … episodes, until the prediction is at most
+cannot stop the run, so it spends nothing of α. Such looks come after 10, 16, 25, … episodes, until the prediction is at most
 1.5 times what is there. Then come looks that may *stop* the run, the first where the prediction says, with a margin. Each of
 them spends a part αₖ of α, with Σ αₖ ≤ α, and has an interval of level 1 − αₖ. By the union bound, the interval at which we
 stop fails with probability at most α, whenever that is. The first of them spends 0.9 α, and most runs stop there.
