@@ -32,9 +32,9 @@ def main(directory: str) -> None:
     print(counted(claims))
 
 
-def between(text: str, name: str, new: str) -> str:
+def between(text: str, name: str, new: str, writer: str = "results_page") -> str:
     """The page with something else between the marks of this name."""
-    start, end = f"<!-- {name}: written by tools/results_page.py -->\n", f"<!-- end of {name} -->"
+    start, end = f"<!-- {name}: written by tools/{writer}.py -->\n", f"<!-- end of {name} -->"
     pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.S)
     if len(pattern.findall(text)) != 1:
         raise ValueError(f"the page must have the marks of {name} once")
