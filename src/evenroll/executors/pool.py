@@ -156,12 +156,13 @@ def completed(run: Callable[[Item], Result], items: Iterable[Item], pool: Pool) 
 def abandon(executor: Executor) -> None:
     """Give up an executor at once. Its processes are killed, which also ends those that were stopped and cannot answer.
 
-    Threads cannot be killed: what they have begun goes on until it is done, and nobody looks at it.
+    Threads cannot be killed: what they have begun goes on until it is done, and nobody looks at it. An executor whose
+    processes are dead is waited for, so that it hands back its semaphores; Python would complain of them at its end.
     """
     processes = list((getattr(executor, "_processes", None) or {}).values())
-    executor.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.kill()
+    executor.shutdown(wait=bool(processes), cancel_futures=True)
 
 
 def _second(run: Callable[[Item], Result], pair: tuple[int, Item]) -> Result:
