@@ -8,9 +8,12 @@ import json
 import numpy as np
 import pytest
 
+from evenroll.domains.catalogue import get_domain
 from evenroll.errors import SpecError
-from evenroll.study import compare
+from evenroll.study import compare, runner
+from evenroll.study.blocks import Block
 from evenroll.study.leaderboard import BoardRow, _row, _short, cells, leaderboard, markdown, matrix, write
+from evenroll.study.store import Store
 
 METHODS = ("os/mc", "os/fqe", "ros/mc", "init+ros/mc", "odi/pdis")
 
@@ -30,6 +33,33 @@ def test_errors_are_those_of_compare_whatever_the_number_of_workers() -> None:
             np.testing.assert_allclose(np.array(saved) * row.ratio, 1.0)
             assert (row.bound(-1) <= row.ratio).all()
             assert (row.ratio <= row.bound(1)).all()
+
+
+def test_trials_that_are_kept_give_the_same_board_and_are_not_run_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store changes no number; a second run, with more trials, computes what is missing only."""
+    methods, steps = ("os/mc", "os/fqe", "ros/mc", "init+ros/mc"), (8, 32)
+    plain = leaderboard(["gridworld"], methods=methods, budgets=steps, trials=60, seed=3)
+    kept = leaderboard(["gridworld"], methods=methods, budgets=steps, trials=60, seed=3, store=Store(tmp_path))
+    told: list[tuple[int, int]] = []
+    computed: list[Block] = []
+    quiet = runner.compute_together
+    monkeypatch.setattr(runner, "compute_together", lambda blocks: (computed.extend(blocks), quiet(blocks))[1])
+    more = leaderboard(
+        ["gridworld"], methods=methods, budgets=steps, trials=100, seed=3, store=Store(tmp_path),
+        progress=lambda done, total: told.append((done, total)),
+    )  # fmt: skip
+    assert told[-1] == (300, 300)  # os, ros and init+ros
+    assert {(block.first, block.count) for block in computed} == {(50, 50)}  # trials 50 to 59 stood in a block of ten
+    whole = leaderboard(["gridworld"], methods=methods, budgets=steps, trials=100, seed=3)
+    for (a,), (b,) in ((plain, kept), (whole, more)):
+        for x, y in zip(a.rows, b.rows, strict=True):
+            assert (x.method, x.runaway, x.missing.tolist()) == (y.method, y.runaway, y.missing.tolist())
+            np.testing.assert_array_equal((x.mse, x.mse_se, x.bias), (y.mse, y.mse_se, y.bias))
+            assert y.microseconds > 0.0
+    mine = leaderboard(
+        [dataclasses.replace(get_domain("gridworld"), horizon=50)], methods=("os/mc",), budgets=(4,), trials=3
+    )
+    assert mine[0].trials == 3
 
 
 def test_samplers_that_cannot_run_a_domain_are_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -29,27 +30,41 @@ def leaderboard(
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
 ) -> None:
-    """All samplers on all domains: error relative to on-policy sampling, and how many times fewer steps that saves."""
+    """All samplers on all domains: error relative to on-policy sampling, and how many times fewer steps that saves.
+
+    With the extra data, trials are kept in the directory, and a run that was interrupted goes on with the same command.
+    """
     from evenroll.cli.console import out, progress_bar, shown, writable
     from evenroll.cli.tables import show_table
     from evenroll.errors import EvenrollError
     from evenroll.study.leaderboard import BUDGETS, METHODS, QUICK_BUDGETS, QUICK_TRIALS, cells, write
     from evenroll.study.leaderboard import leaderboard as run
+    from evenroll.study.store import Store
 
     if out_dir.exists() and not out_dir.is_dir():
         raise EvenrollError(f"{out_dir} is a file, not a directory")
     writable(out_dir / "leaderboard.json" if out_dir.is_dir() else out_dir)
-    with progress_bar("trials", False) as progress:
-        boards = run(
-            [name.strip() for name in domains.split(",") if name.strip()],
-            methods=method or METHODS,
-            budgets=QUICK_BUDGETS if quick else BUDGETS,
-            trials=trials or (QUICK_TRIALS if quick else 200),
-            seed=seed,
-            workers=workers,
-            executor=executor,
-            progress=progress,
-        )
+    said: list[str] = []
+    keeps = importlib.util.find_spec("pyarrow") is not None
+    try:
+        with progress_bar("trials", False) as progress:
+            boards = run(
+                [name.strip() for name in domains.split(",") if name.strip()],
+                methods=method or METHODS,
+                budgets=QUICK_BUDGETS if quick else BUDGETS,
+                trials=trials or (QUICK_TRIALS if quick else 200),
+                seed=seed,
+                workers=workers,
+                executor=executor,
+                store=Store(out_dir / "store", said.append) if keeps else None,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        if not keeps:
+            raise
+        raise KeyboardInterrupt("the same command goes on where this one was") from None
+    for message in said:
+        out.print(f"[yellow]{shown(message)}[/yellow]", soft_wrap=True)
     for board in boards:
         title = f"{board.domain}: MSE / on-policy theory, budget {board.budgets[-1]:,}, {board.trials} trials"
         rows = []

@@ -26,8 +26,12 @@ from evenroll.files.figures import save_figure
 from evenroll.files.safe_files import write_atomically
 from evenroll.policies import Policy
 from evenroll.samplers import Sampler
+from evenroll.samplers.table import specification
+from evenroll.study.blocks import Block, Work, resolve
 from evenroll.study.curve import finite_list
 from evenroll.study.method import Method, MethodLike, MethodSpec, get_method
+from evenroll.study.runner import ensure
+from evenroll.study.store import Store
 from evenroll.study.trials import Trials, run_trial
 from evenroll.study.true_value import truth
 
@@ -42,6 +46,7 @@ DRAWN = (  # in the picture: each sampler with the estimator meant for it, and o
     "os/mc", "os/wris", "os/fqe", "os/score", "auto/mc", "auto/score", "ros/mc", "ros-episode/mc", "ros-head/mc",
     "roa/mc", "props/mc", "bpg/ois", "odi/pdis", "revar/fqe",
 )  # fmt: skip
+TIMED = 3  # trials whose collecting is timed, where the others may have been there
 Z = 1.96  # the normal quantile of a 95 % interval
 SMALLEST = 1e-6  # smaller ratios are not written out: the estimate is exact up to rounding (fqe on a table without noise)
 
@@ -123,9 +128,13 @@ def leaderboard(
     seed: int = 0,
     workers: int | None = None,
     executor: str | Pool = "threads",
+    store: Store | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Board, ...]:
-    """Run every method on every domain. The same seed gives the same errors for any number of workers, anywhere."""
+    """Run every method on every domain. The same seed gives the same errors for any number of workers, anywhere.
+
+    store  where trials are kept, so that a run which was interrupted goes on; what names do not tell is not kept
+    """
     pool = get_pool(executor, workers)
     if trials < 2:
         raise SpecError(f"trials must be at least 2, for intervals, not {trials}")
@@ -147,7 +156,7 @@ def leaderboard(
             progress(done, total)
 
     return tuple(
-        _board(domain, policy, group, tuple(budgets), trials, seed, workers, pool, one_more)
+        _board(domain, policy, group, tuple(budgets), trials, seed, workers, pool, store, one_more)
         for domain, policy, group in zip(resolved, policies, groups, strict=True)
     )
 
@@ -176,6 +185,7 @@ def _board(
     seed: int,
     workers: int | None,
     pool: Pool,
+    store: Store | None,
     one_more: Callable[[], None],
 ) -> Board:
     known = truth(domain, policy, seed=seed, workers=workers)
@@ -185,14 +195,47 @@ def _board(
     for (sampler, initial), methods in groups.items():
         way = Trials(domain, policy, known, sampler, tuple(m.estimator for m in methods), steps, initial)
         run_trial(replace(way, checkpoints=(1,)), (seed, 0))  # compiles before the clock starts
-        jobs = [(seed, t) for t in range(trials)]
-        results = in_order(functools.partial(run_trial, way), jobs, pool, lambda done, total: one_more())
-        errors = np.stack([r.values for r in results]) - 1.0  # [trials, methods, budgets]
-        runaway, seconds = sum(r.runaway for r in results), sum(r.seconds for r in results)
+        work = None if store is None else _work_of(way, methods, budgets, seed)
+        if store is None or work is None:
+            jobs = [(seed, t) for t in range(trials)]
+            results = in_order(functools.partial(run_trial, way), jobs, pool, lambda done, total: one_more())
+            errors = np.stack([r.values for r in results]) - 1.0  # [trials, methods, budgets]
+            runaway, timed = sum(r.runaway for r in results), results
+        else:
+            errors, runaway = _kept(work, trials, pool, store, one_more)
+            timed = [run_trial(replace(way, estimators=()), (seed, t)) for t in range(TIMED)]
+        seconds = sum(r.seconds for r in timed) / len(timed)
         for i, method in enumerate(methods):
-            rows.append(_row(str(method), errors[:, i], theory, runaway, 1e6 * seconds / (trials * steps[-1])))
+            rows.append(_row(str(method), errors[:, i], theory, runaway, 1e6 * seconds / steps[-1]))
     rows.sort(key=lambda row: (not np.isfinite(row.mse[-1]), row.mse[-1]))
     return Board(str(domain), known, budgets, steps, trials, seed, tuple(rows))
+
+
+def _work_of(way: Trials, methods: list[Method], budgets: tuple[int, ...], seed: int) -> Work | None:
+    """The same trials as a store keeps them, by names; None if names alone do not say what they are."""
+    measures = tuple(MethodSpec.parse(str(method)).estimator for method in methods)
+    collect = MethodSpec(specification(way.sampler), initial=way.initial).collect
+    work = Work(str(way.domain), collect, measures, tuple(map(float, budgets)), seed=seed)
+    try:
+        found = resolve(work)
+    except EvenrollError:
+        return None
+    same = found.sampler == way.sampler and found.estimators == way.estimators and found.truth == way.truth
+    return work if same else None
+
+
+def _kept(work: Work, trials: int, pool: Pool, store: Store, one_more: Callable[[], None]) -> tuple[np.ndarray, int]:
+    """The errors [trials, methods, budgets] of trials that a store keeps, and in how many of them the behaviour ran away."""
+
+    def done(block: Block, computed: bool) -> None:
+        for _ in range(block.count):
+            one_more()
+
+    blocks = work.blocks(trials)
+    found = ensure(store, blocks, pool=pool, done=done)
+    values = np.concatenate([found[block].values for block in blocks])
+    values = np.ascontiguousarray(values[:, :, -len(work.budgets) :])  # where there is initial data, 0 new steps come first
+    return values - 1.0, int(sum(found[block].runaway.sum() for block in blocks))
 
 
 def _row(method: str, errors: np.ndarray, theory: np.ndarray, runaway: int, microseconds: float) -> BoardRow:
