@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from evenroll.errors import DataError
 from evenroll.estimators.head_passes import gaussian_pass, log_1_plus, softmax_pass
 from evenroll.policies.distributions import MEAN_LINKS, SCALE_LINKS, log_softmax, normal_log_density, softmax
 
@@ -44,3 +45,27 @@ def test_passes_agree_with_numpy(n: int, dtype: type) -> None:
         np.testing.assert_allclose(by_mean, slopes[0], rtol=1e-8, atol=1e-13 * np.max(1 / scales))
         np.testing.assert_allclose(by_scale, slopes[1], rtol=1e-11)
         np.testing.assert_allclose(gradient, expected.ravel(), rtol=1e-8, atol=1e-10 * np.abs(by_output).sum())
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 2.0, np.nan, np.inf])
+def test_actions_that_are_none_are_refused(wrong: float) -> None:
+    """They are indices of memory."""
+    with pytest.raises(DataError, match="none of the numbers 0 to 1"):
+        softmax_pass(np.ones((3, 2)), np.array([0.0, wrong, 1.0]), np.zeros((1, 2)))
+
+
+def test_numbers_of_any_kind_are_taken() -> None:
+    """Single precision, integers, read-only arrays and every other row."""
+    rng = np.random.default_rng(0)
+    psi, actions, x = rng.normal(size=(40, 3)), rng.integers(2, size=40), rng.normal(size=(1, 3))
+    for kind in (np.float32, np.int64, np.float64):
+        given = np.repeat(actions.astype(kind), 2)[::2]
+        given.flags.writeable = False
+        for got, wanted in zip(softmax_pass(psi, given, x), softmax_pass(psi, actions.astype(float), x), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+    real = rng.normal(size=40).astype(np.float32)
+    for got, wanted in zip(
+        gaussian_pass(psi[::-1], real, np.zeros(6), True, False, False),
+        gaussian_pass(psi[::-1].copy(), real.astype(float), np.zeros(6), True, False, False), strict=True,
+    ):  # fmt: skip
+        np.testing.assert_array_equal(got, wanted)

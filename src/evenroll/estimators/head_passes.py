@@ -19,6 +19,7 @@ from evenroll.engine.helpers import helper
 from evenroll.engine.pace import in_parts
 from evenroll.engine.pieces import FUSED, compiled, number_type, shift
 from evenroll.engine.scalars import exp_negative, larger, smaller, whole
+from evenroll.errors import DataError
 from evenroll.policies.heads import LOG_SQRT_2PI
 
 BLOCK = 128  # rows at a time: 65 columns of float64 are 66 KB, which the second-level cache has room for
@@ -30,9 +31,11 @@ def softmax_pass(psi: np.ndarray, actions: np.ndarray, x: np.ndarray) -> tuple[n
 
     psi [N, m], actions [N] as float64, x = W [actions − 1, m]
     """
-    (n, m), k, psi, actions = psi.shape, len(x) + 1, _writable(psi), _writable(actions)
+    (n, m), k, psi, actions = psi.shape, len(x) + 1, _rows(psi), _reals(actions)
+    if not ((actions >= 0.0) & (actions < k)).all():  # nan, too
+        raise DataError(f"an action is none of the numbers 0 to {k - 1}")
     log_p, p, gradient, room = np.empty(n), np.empty((k, n)), np.zeros((k - 1, m)), np.empty((k + 2, BLOCK))
-    kernel, parameters = _softmax(number_type(psi.dtype)), _writable(x).reshape(-1)
+    kernel, parameters = _softmax(number_type(psi.dtype)), _reals(x).reshape(-1)
     for first, last in in_parts(n, m * k, BLOCK):
         arrays = psi[first:last].reshape(-1), actions[first:last], parameters, log_p[first:last], p.reshape(-1)[first:]
         kernel((*arrays, room.reshape(-1), gradient.reshape(-1)), last - first, m, k, n)
@@ -48,7 +51,7 @@ def gaussian_pass(
     Primes are derivatives of the links. tanh: the mean's link, else it has none. softplus: the scale's link, else exp. This
     softplus has no floor.
     """
-    (n, m), psi, actions, x = psi.shape, _writable(psi), _writable(actions), _writable(x)
+    (n, m), psi, actions, x = psi.shape, _rows(psi), _reals(actions), _reals(x)
     log_p, by_mean, by_scale, gradient, room = np.empty(n), np.empty(n), np.empty(n), np.zeros(len(x)), np.empty(4 * BLOCK)
     kernel = _gaussian(number_type(psi.dtype))
     for first, last in in_parts(n, 2 * m, BLOCK):
@@ -58,9 +61,12 @@ def gaussian_pass(
     return log_p, by_mean, by_scale, gradient
 
 
-def _writable(x: np.ndarray) -> np.ndarray:
-    """The same numbers as compiled code takes them: contiguous, not read-only, and float64 unless they are float32."""
-    return np.require(x, None if x.dtype == np.float32 else np.float64, ["C", "W"])
+def _rows(x: np.ndarray) -> np.ndarray:
+    return np.require(x, np.float32 if x.dtype == np.float32 else np.float64, ["C", "W"])
+
+
+def _reals(x: np.ndarray) -> np.ndarray:
+    return np.require(x, np.float64, ["C", "W"])  # compiled code does not take what is read-only
 
 
 @helper(fastmath=FUSED)
