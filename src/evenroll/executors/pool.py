@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -93,16 +94,20 @@ def in_order(
 ) -> list[Result]:
     """run(item) for every item, in the order of the items."""
     results: dict[int, Result] = {}
-    for (i, _), result in completed(functools.partial(_second, run), enumerate(items), pool):
-        results[i] = result
-        if progress is not None:
-            progress(len(results), len(items))
+    with contextlib.closing(completed(functools.partial(_second, run), enumerate(items), pool)) as finished:
+        for (i, _), result in finished:
+            results[i] = result
+            if progress is not None:
+                progress(len(results), len(items))
     return [results[i] for i in range(len(items))]
 
 
-def completed(run: Callable[[Item], Result], items: Iterable[Item], pool: Pool) -> Iterator[tuple[Item, Result]]:
+def completed(
+    run: Callable[[Item], Result], items: Iterable[Item], pool: Pool
+) -> Generator[tuple[Item, Result], None, None]:
     """Pairs (item, run(item)), in the order in which they are finished.
 
+    Who may stop in the midst closes it (`contextlib.closing`), so that its executor is given up at once.
     An item is taken from `items` only when there is room for it. What was in flight when an executor was lost is done
     again by the next executor.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -83,14 +84,15 @@ def ensure(
     waiting = [block for block in wanted if not there(block)]
     try:
         while waiting:
-            for together, results in completed(_compute, ours(waiting), pool or get_pool()):
-                for (block, _), data in zip(together, results, strict=True):
-                    store.save(block, data)
-                    claims.pop(block).release()
-                    if block in wanted:
-                        note(block, data, True)
-                    elif ahead is not None:
-                        ahead(block)
+            with contextlib.closing(completed(_compute, ours(waiting), pool or get_pool())) as finished:
+                for together, results in finished:
+                    for (block, _), data in zip(together, results, strict=True):
+                        store.save(block, data)
+                        claims.pop(block).release()
+                        if block in wanted:
+                            note(block, data, True)
+                        elif ahead is not None:
+                            ahead(block)
             waiting = [block for block in waiting if block not in data_by_block]
             if waiting and late():
                 break
