@@ -28,7 +28,7 @@ if _is_command():  # loading what follows takes a while, in which Ctrl-C shall e
 
 from evenroll.domains.registration import register as _register  # noqa: E402
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are loaded on first use: `import evenroll` and `evenroll --help` stay fast.
 _WHERE = {
