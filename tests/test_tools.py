@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +39,37 @@ def test_quick_ppo_makes_the_steps_of_stable_baselines3(task: str, options: dict
     assert max(np.abs(a - b).max() for a, b in zip(before, found[0], strict=True)) > 0.01
     for ours, theirs in zip(found[1], found[0], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-6, rtol=1e-4)
+
+
+def test_a_run_of_some_targets_replaces_their_claims_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims that were decided in different runs stand in one table, each as its own run left it."""
+    from tools import results_page
+
+    page = tmp_path / "results.md"
+    page.write_text(
+        "<!-- claims: written by tools/results_page.py -->\n\nold words\n\n"
+        "| | claim | | numbers |\n|---|---|---|---|\n"
+        "| fig2 | One \\| other. | *cannot tell* | Bandit: 1 |\n| fig3 | Another. | holds | Bandit: 2 |\n\n"
+        "<!-- end of claims -->\n\nAfterwards.\n"
+    )
+    monkeypatch.setattr(results_page, "PAGE", page)
+    added = {"name": "Bandit", "value": 0.5, "low": 0.4, "high": 0.6, "trials": [400], "confidence": 0.99}
+    one = {
+        "target": "fig2",
+        "text": "One | other.",
+        "verdict": "holds",
+        "numbers": ["Bandit: 1"],
+        "note": "Decided.",
+        "added": [added],
+    }
+    (tmp_path / "outcome.json").write_text(json.dumps({"claims": [one]}))
+    results_page.main(str(tmp_path))
+    text = page.read_text()
+    assert (
+        "| fig2 | One \\| other. | holds | Bandit: 1<br>*Decided.*<br>Bandit: 0.5 [0.4, 0.6] (99.00 %), 400 trials |\n"
+        in text
+    )
+    assert "| fig3 | Another. | holds | Bandit: 2 |\n" in text
+    assert "2 hold, 0 do not, 0 cannot be told." in text
+    assert "old words" not in text
+    assert text.endswith("Afterwards.\n")

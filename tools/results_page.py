@@ -3,8 +3,9 @@
     evenroll reproduce all --decide --minutes 60 --out reproduction --json reproduction/outcome.json
     python -m tools.results_page reproduction
 
-What stands between two marks of the page (`<!-- NAME: written by … -->` and `<!-- end of NAME -->`) is replaced. The rest of
-the page is prose, which must be read again after a run.
+What stands between two marks of the page (`<!-- NAME: written by … -->` and `<!-- end of NAME -->`) is replaced. A run of some
+targets only replaces their claims, and the tables that it has. The rest of the page is prose, which must be read again after
+a run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,13 @@ SHOWN = {"holds": "holds", "does not hold": "**does not hold**", "cannot tell": 
 def main(directory: str) -> None:
     run = Path(directory)
     claims = json.loads((run / "outcome.json").read_text(encoding="utf-8"))["claims"]
-    tables = {name: ratios((run / f"{name}.md").read_text(encoding="utf-8")) for name in ("table3", "table4")}
     text = PAGE.read_text(encoding="utf-8")
-    for name, found in {**tables, "claims": table_of(claims)}.items():
-        text = between(text, name, found)
-    PAGE.write_text(text, encoding="utf-8")
-    print(counted(claims))
+    for name in ("table3", "table4"):
+        if (run / f"{name}.md").exists():
+            text = between(text, name, ratios((run / f"{name}.md").read_text(encoding="utf-8")))
+    rows = {**rows_of(text), **{key(claim): row(claim) for claim in claims}}
+    PAGE.write_text(between(text, "claims", table_of(rows.values())), encoding="utf-8")
+    print(counted(rows.values()))
 
 
 def between(text: str, name: str, new: str, writer: str = "results_page") -> str:
@@ -48,25 +51,43 @@ def ratios(table: str) -> str:
     return f"{parts[MEASURED].strip()}\n\n{published}\n\n{parts[PUBLISHED].strip()}"
 
 
-def counted(claims: list[dict[str, Any]]) -> str:
-    found = Counter(claim["verdict"] for claim in claims)
-    return f"{found['holds']} hold, {found['does not hold']} do not, {found['cannot tell']} cannot be told."
+def counted(rows: Iterable[str]) -> str:
+    """How many rows of the table have which verdict."""
+    found = Counter(cells[3] for cells in map(cells_of, rows))
+    holds, fails, open_ = (found[SHOWN[verdict]] for verdict in ("holds", "does not hold", "cannot tell"))
+    return f"{holds} hold, {fails} do not, {open_} cannot be told."
 
 
-def table_of(claims: list[dict[str, Any]]) -> str:
-    """A row for every claim: its numbers with the figure's own trials, and what added trials said."""
-    rows = [
-        f"{counted(claims)} The page that the run makes has each claim’s criterion.",
-        "",
-        "| | claim | | numbers |",
-        "|---|---|---|---|",
-    ]
-    for claim in claims:
-        numbers = [cell(line) for line in claim["numbers"]]
-        if "note" in claim:
-            numbers += [f"*{cell(claim['note'])}*", *(look(added) for added in claim["added"])]
-        rows.append(f"| {claim['target']} | {cell(claim['text'])} | {SHOWN[claim['verdict']]} | {'<br>'.join(numbers)} |")
-    return "\n".join(rows)
+def rows_of(page: str) -> dict[tuple[str, str], str]:
+    """(target, claim) → row of the table of claims, as the page has it."""
+    return {
+        (cells[1], cells[2]): line
+        for line in page.splitlines()
+        if len(cells := cells_of(line)) == 6 and cells[3] in SHOWN.values()
+    }
+
+
+def cells_of(row: str) -> list[str]:
+    return [part.strip() for part in re.split(r"(?<!\\)\|", row)]
+
+
+def key(claim: dict[str, Any]) -> tuple[str, str]:
+    return claim["target"], cell(claim["text"])
+
+
+def table_of(rows: Iterable[str]) -> str:
+    """The table of claims, with what it comes to."""
+    rows = list(rows)
+    head = f"{counted(rows)} The page that the run makes has each claim’s criterion."
+    return "\n".join([head, "", "| | claim | | numbers |", "|---|---|---|---|", *rows])
+
+
+def row(claim: dict[str, Any]) -> str:
+    """A claim's numbers with the figure's own trials, and what added trials said."""
+    numbers = [cell(line) for line in claim["numbers"]]
+    if claim.get("note"):
+        numbers += [f"*{cell(claim['note'])}*", *(look(added) for added in claim["added"])]
+    return f"| {claim['target']} | {cell(claim['text'])} | {SHOWN[claim['verdict']]} | {'<br>'.join(numbers)} |"
 
 
 def look(added: dict[str, Any]) -> str:
