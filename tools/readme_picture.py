@@ -40,7 +40,8 @@ def picture(tasks: dict[str, tuple[float, float]], episodes: int, scheme: str) -
     figure, axis = plt.subplots(figsize=(7.6, 0.42 * len(tasks) + 1.2), layout="constrained")
     rows = np.arange(len(tasks))
     ratios, errors = np.array(list(tasks.values())).T
-    axis.barh(rows, np.ones(len(tasks)), 0.62, color=POLICY[scheme], alpha=0.3, label=f"mean of {episodes} ordinary ones")
+    ordinary = f"mean of {episodes} ordinary episodes"
+    axis.barh(rows, np.ones(len(tasks)), 0.62, color=POLICY[scheme], alpha=0.3, label=ordinary)
     axis.barh(rows, ratios, 0.62, color=BALANCED[scheme], label=f"evenroll, {episodes} episodes")
     axis.hlines(rows, np.maximum(ratios - 2 * errors, 0.0), ratios + 2 * errors, color=INK[scheme][0], lw=1.0)
     for row, ratio, error in zip(rows, ratios, errors, strict=True):
