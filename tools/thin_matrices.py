@@ -26,7 +26,7 @@ import numpy as np
 from scipy import linalg
 
 from evenroll.engine.blas import single_threaded_blas
-from evenroll.engine.thin_matrices import apply, column_counts, column_sums, solve_positive, weighted_gram, weighted_product
+from evenroll.engine.thin_matrices import apply, column_counts, solve_positive, weighted_gram, weighted_product
 
 WIDTH = 65  # features of the paper's networks, with the constant
 ROWS = (50, 500, 5_000, 50_000, 400_000)
@@ -53,13 +53,6 @@ def library_apply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return result
 
 
-def library_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    total = np.zeros(x.shape[1])
-    for rows in blocks(len(x)):
-        total += weights[rows] @ np.asarray(x[rows], dtype=np.float64)
-    return total
-
-
 def library_solve(A: np.ndarray, B: np.ndarray, ridge: float) -> np.ndarray:
     scale = np.sqrt(np.diag(A))
     scale[scale == 0.0] = 1.0
@@ -83,7 +76,6 @@ def cases(most: int) -> Iterator[tuple[str, str, int, int, Functions]]:
             yield "weighted_product", dtype, n, k, pair(weighted_product, library_product, x, weights, y)
         for k in (1, 2, 5):
             yield "apply", dtype, n, k, pair(apply, library_apply, x, rng.normal(size=(WIDTH, k)))
-        yield "column_sums", dtype, n, 1, pair(column_sums, library_sums, x, weights)
         yield "column_counts", dtype, n, 1, pair(column_counts, functools.partial(np.count_nonzero, axis=0), x)
     for m, k in ((WIDTH, 1), (2 * WIDTH, 1), (2 * WIDTH, 2 * WIDTH), (3 * WIDTH, 3 * WIDTH)):
         z = rng.normal(size=(2 * m, m))

@@ -12,7 +12,6 @@ EPYC, OpenBLAS; with a second thread at it the figures are much the same):
                      k=65 0.8 | 0.8   1.1 | 0.9   1.2 | 0.9   1.2 | 1.2   1.2 | 1.1
     apply            k=1  1.6 | 1.0   2.2 | 1.1   2.7 | 1.1   2.3 | 1.5   2.4 | 1.6
                      k=5  1.5 | 1.1   1.8 | 1.2   1.7 | 1.6   2.0 | 1.9   2.0 | 1.9
-    column_sums           2.1 | 1.3   2.8 | 1.4   3.0 | 1.4   1.9 | 1.4   2.5 | 1.2
     column_counts         2.3 | 2.3   3.6 | 2.9   2.6 | 2.7   2.5 | 2.6   2.9 | 2.6
 
 `solve_positive` is as fast as LAPACK at m = 65 with one right-hand side (1.2), which is what every step of Newton's method
@@ -70,14 +69,6 @@ def column_counts(x: np.ndarray) -> np.ndarray:
     counts = np.zeros(x.shape[1])
     _counts(_number(x))(_flat(_rows(x), counts), *x.shape)
     return counts
-
-
-def column_sums(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Σ_n w_n x_n: [m] from [N, m], [N]."""
-    _check(x.ndim == 2 and weights.shape == (len(x),), x, weights)
-    total = np.zeros(x.shape[1])
-    _sums(_number(x))(_flat(_rows(x), _reals(weights), total), *x.shape)
-    return total
 
 
 def apply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -160,20 +151,6 @@ def _product_kernel(arrays: Any, n: Any, m: Any, k: Any, symmetric: Any) -> None
                 total[i * width + j] = total[j * width + i]
 
 
-def _sums_kernel(arrays: Any, n: Any, m: Any) -> None:
-    x, weights, total = pointers(arrays)
-    whole = n - n % 4
-    for t in range(0, whole, 4):
-        x0, x1, x2, x3 = shift(x, t * m), shift(x, (t + 1) * m), shift(x, (t + 2) * m), shift(x, (t + 3) * m)
-        w0, w1, w2, w3 = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
-        for i in range(m):
-            total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-    for t in range(whole, n):
-        row, weight = shift(x, t * m), weights[t]
-        for i in range(m):
-            total[i] += weight * row[i]
-
-
 def _counts_kernel(arrays: Any, n: Any, m: Any) -> None:
     x, counts = pointers(arrays)
     for t in range(n):
@@ -252,11 +229,6 @@ def _product(x: Any, y: Any) -> Any:
 @functools.cache
 def _cholesky() -> Any:
     return _kernel(_cholesky_kernel, (float64, float64), 2, REORDERED)
-
-
-@functools.cache
-def _sums(x: Any) -> Any:
-    return _kernel(_sums_kernel, (x, float64, float64), 2, FUSED)
 
 
 @functools.cache
