@@ -168,13 +168,13 @@ class _Looked:
         if math.isnan(r.strength):
             return f"{shown}: {r.closed}; more trials will not change that" if r.closed else f"{shown}: it has no interval"
         number = trials_needed(r.strength, self.of, self.fewest << self.doublings)
-        about = f"{'more than ' if abs(r.strength) < TYPICAL else ''}about {float(f'{number:.2g}'):,.0f} trials"
+        about = f"{'more than ' if abs(r.strength) < TYPICAL else ''}about {_two_digits(number)} trials"
         if r.closed:
             return f"{shown}: {r.closed}; {about} would be needed"
         if number > self.fewest << DOUBLINGS or self.doublings == DOUBLINGS:
             return f"{shown}: {about} would be needed, and the rule ends at {self.fewest << DOUBLINGS:,}"
         minutes = self.seconds(collected) / 60.0
-        return f"{shown}: at this width {about} are needed, and {minutes:.2g} core-minutes more"
+        return f"{shown}: at this width {about} are needed, and {_two_digits(minutes)} core-minutes more"
 
 
 @dataclass
@@ -261,6 +261,10 @@ def _read(part: Part, of: int, doublings: int, collected: Mapping[Work, Trialled
 
 def _counted(numbers: tuple[int, ...]) -> str:
     return " and ".join(f"{n:,}" for n in numbers)
+
+
+def _two_digits(number: float) -> str:
+    return f"{float(f'{number:.2g}'):,.10g}"
 
 
 # ---- collecting ------------------------------------------------------------------------------------------------
