@@ -132,7 +132,7 @@ def kill_workers(directory: Path, trials: int, kills: int, rng: random.Random) -
                     if workers:
                         done += kill(rng.choice(workers).pid)
                         aim = len(tree(directory)) + rng.randint(1, share)
-            time.sleep(rng.uniform(0.0, 0.1))
+            time.sleep(rng.uniform(0.0, 0.05))
     assert process.returncode == 0, f"the driver ended with {process.returncode}"
     return done
 

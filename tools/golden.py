@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import llvmlite.binding
 import numpy as np
 
 import evenroll
@@ -159,8 +160,9 @@ def machine() -> dict[str, Any]:
     lines = [line.partition(":") for line in info.read_text().splitlines()] if info.is_file() else []
     model = next((text.strip() for key, _, text in lines if key.strip() == "model name"), platform.processor())
     features = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    core = llvmlite.binding.get_host_cpu_name()  # what Numba compiles for: two generations may have one name and the same features
     versions = {name: version(name) for name in ("numpy", "numba", "scipy", "gymnasium", "torch")}
-    return {"cpu": " ".join([platform.machine(), model, *features]), "libraries": versions}
+    return {"cpu": " ".join([platform.machine(), model, core, *features]), "libraries": versions}
 
 
 def differences(golden: Any, now: Any, exact: bool, path: str) -> Iterator[str]:

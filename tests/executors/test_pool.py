@@ -143,10 +143,10 @@ def test_chaos_short() -> None:
     """`make chaos` in small: drivers, workers, and a cluster with its scheduler killed; see tools/chaos.py."""
     pytest.importorskip("distributed")
     run = subprocess.run(
-        [sys.executable, str(CHAOS), "--trials", "16", "--kills", "2", "--every", "3"], capture_output=True, text=True
+        [sys.executable, str(CHAOS), "--trials", "32", "--kills", "2", "--every", "3"], capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.count("16 of 16 trials, bytes equal, 0 blocks computed again") == 3
+    assert run.stdout.count("32 of 32 trials, bytes equal, 0 blocks computed again") == 3
 
 
 def test_chaos_leaves_no_driver_behind_when_it_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
