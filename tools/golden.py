@@ -160,7 +160,7 @@ def machine() -> dict[str, Any]:
     lines = [line.partition(":") for line in info.read_text().splitlines()] if info.is_file() else []
     model = next((text.strip() for key, _, text in lines if key.strip() == "model name"), platform.processor())
     features = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
-    core = llvmlite.binding.get_host_cpu_name()  # what Numba compiles for: two generations may have one name and the same features
+    core = llvmlite.binding.get_host_cpu_name()  # what Numba compiles for; generations share names and features
     versions = {name: version(name) for name in ("numpy", "numba", "scipy", "gymnasium", "torch")}
     return {"cpu": " ".join([platform.machine(), model, core, *features]), "libraries": versions}
 

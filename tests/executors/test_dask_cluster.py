@@ -25,7 +25,7 @@ pytest.importorskip("distributed")
 # A scheduler whose very first word, the greeting, is a pickle that makes a file.
 HOSTILE = """
 import asyncio, os, sys
-import distributed.comm.tcp  # while the files of another user's home can still be read
+import distributed.comm.tcp, tornado.platform.asyncio  # while files in the home of root can still be read
 from distributed.comm import core, listen
 from distributed.protocol.serialize import ToPickle
 canary, host, user = sys.argv[1:]
