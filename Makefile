@@ -79,7 +79,7 @@ dist: $(VENV)/.core
 	$(BIN)/python tools/dist.py
 
 # What `make dist` left, installed by pip alone into clean environments: the wheel, the sdist, and every extra (tools/install_check.py).
-install-check: dist
+install-check: dist $(VENV)/.dev
 	$(BIN)/python tools/install_check.py $(TORCH)
 
 # Everything that the README tells people to type, as it stands there, in a fresh clone (tools/readme.py).

@@ -35,6 +35,12 @@ for module in pkgutil.walk_packages(evenroll.__path__, "evenroll.", onerror=lamb
             raise
 """
 POLICY = 'import evenroll; evenroll.save_policy(evenroll.get_domain("cartpole").policy(), "p.safetensors")'
+# A model whose network is no plain MLP. The environment of the checkout makes it, which has Stable-Baselines3.
+LEAKY = """
+import sys, torch
+from stable_baselines3 import PPO
+PPO("MlpPolicy", "CartPole-v1", policy_kwargs={"activation_fn": torch.nn.LeakyReLU}, device="cpu").save(sys.argv[1])
+"""
 SB3 = """
 import evenroll, gymnasium, stable_baselines3
 from evenroll.sb3 import BalancedPPO, EvalCallback
@@ -56,7 +62,7 @@ DIAGNOSE = ("--policy", "p.safetensors")
 # What needs an extra: command lines, or a program of Python; and what is said of it where the extra is missing.
 EXTRAS: dict[str, tuple[list[tuple[str, ...]] | str, str]] = {
     "data": ([(*COLLECT, "d.parquet"), ("diagnose", "d.parquet", *DIAGNOSE)], "pip install 'evenroll[data]'"),
-    "torch": ([("evaluate", "gridworld", "--estimator", "fqe-net", "--episodes", "20")], "pip install 'evenroll[torch]'"),
+    "torch": ([("evaluate", "CartPole-v1", "--policy", "leaky.zip", "--episodes", "5")], "pip install 'evenroll[torch]'"),
     "minari": ([(*COLLECT, "d.minari"), ("diagnose", "d.minari", *DIAGNOSE)], "pip install 'evenroll[minari]'"),
     "sb3": (SB3, "No module named 'stable_baselines3'"),
     "dask": (DASK, "No module named 'distributed'"),
@@ -77,6 +83,7 @@ class Place:
     def __init__(self, directory: str) -> None:
         self.bin, self.work = Path(directory, "env", "bin"), Path(directory, "work")
         self.work.mkdir()
+        subprocess.run([sys.executable, "-c", LEAKY, str(self.work / "leaky.zip")], check=True)
         subprocess.run([sys.executable, "-m", "venv", str(self.bin.parent)], check=True)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "NUMBA", "VIRTUAL_ENV"))}
 
