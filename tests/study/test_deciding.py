@@ -174,6 +174,7 @@ def test_the_time_limit_is_kept_and_says_what_is_left(invented: Callable[[Errors
     assert found.verdict == UNDECIDED
     assert found.note.startswith("Left undecided by the time limit: GridWorld, ROS-MC / ")
     assert ", 50 trials: at this width more than about 910 trials are needed, and " in found.note  # 50 · (2.865 / 0.67)²
+    assert re.search(r": 0\.\d{3} \[0\.\d{3}, 1\.\d\d\], 50 trials", found.note)  # digits that tell an end from the border
     assert "core-minutes more." in found.note
     decided = run(tmp_path, 5.0)
     again = run(tmp_path, 0.0)

@@ -164,7 +164,8 @@ class _Looked:
     def why_open(self, collected: Mapping[Work, Trialled]) -> str:
         """Why the part is undecided, in words, where no time limit is the reason; and what a verdict would take."""
         r = self.reading
-        shown = f"{r.text}, {_counted(r.trials)} trials"
+        near = f"{r.name}: {r.value:.3g} [{r.low:.3g}, {r.high:.3g}]"  # two digits may round an end onto the border
+        shown = f"{r.text if math.isnan(r.value) else near}, {_counted(r.trials)} trials"
         if math.isnan(r.strength):
             return f"{shown}: {r.closed}; more trials will not change that" if r.closed else f"{shown}: it has no interval"
         number = trials_needed(r.strength, self.of, self.fewest << self.doublings)
