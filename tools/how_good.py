@@ -5,6 +5,7 @@ The policies are partly trained PPO models of Stable-Baselines3.
     python tools/how_good.py --tasks CartPole-v1 --episodes 64 --repeats 200 --json how_good.json
     python tools/how_good.py --tasks Pendulum-v1 Reacher-v5 --deterministic
     python tools/how_good.py --episodes 32 64 256 --keep runs     # keeps what was collected, and looks at it again next time
+    python tools/how_good.py --episodes 32 64 256 --workers 2     # two tasks at a time
 
 Var and the truth come from one long on-policy run; the truth is its `score` estimate, whose error is smaller than the
 mean's and is taken off the squared errors. Beside the default estimate stands the plain mean of the same balanced
@@ -18,9 +19,12 @@ between starts, of rollouts that are repeated from the same starts, divided by t
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import multiprocessing
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,30 +216,39 @@ def main() -> None:
     parser.add_argument("--policies", type=Path, default=Path("policies"), help="where trained policies are kept")
     parser.add_argument("--keep", type=Path, help="where runs and truths are kept, and looked for before any is collected")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--workers", type=int, default=1, help="how many tasks are measured at a time")
     arguments = parser.parse_args()
-    warnings.filterwarnings("ignore", category=UserWarning)
-    torch.set_num_threads(1)
     arguments.policies.mkdir(exist_ok=True)
     results = []
-    for task in arguments.tasks:
-        steps, gamma, truth = {**TASKS, **OTHERS}[task]
-        model = trained(task, steps, arguments.policies, arguments.seed)
-        with single_threaded_blas():
-            for found in study(
-                task, model, gamma, int(truth * arguments.truth), arguments.episodes, arguments.repeats,
-                arguments.sampler, arguments.deterministic, Keep(arguments.keep),
-                f"{task}-{arguments.seed}{'-deterministic' if arguments.deterministic else ''}",
-            ):  # fmt: skip
-                results.append(found)
-                print(
-                    f"{task}, {found['episodes']} episodes, {found['estimate']}: "
-                    f"{found['ratio']:.3f} ± {found['ratio_se']:.3f}, "
-                    f"bias {found['bias']:+.2f} ± {found['bias_se']:.2f}, coverage {found['coverage']:.3f}, width "
-                    f"{found['width']:.2f}, says {found['says']:.2g}×, t {found['coverage_of_t']:.3f}",
-                    flush=True,
-                )
-        if arguments.json:
-            arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+    with ProcessPoolExecutor(arguments.workers, multiprocessing.get_context("spawn")) as pool:
+        for found in pool.map(functools.partial(measured, arguments), arguments.tasks):
+            results += found
+            if arguments.json:
+                arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def measured(arguments: argparse.Namespace, task: str) -> list[dict]:
+    """The records of a task, which are printed as soon as they are there."""
+    warnings.filterwarnings("ignore", category=UserWarning)
+    torch.set_num_threads(1)
+    steps, gamma, truths = {**TASKS, **OTHERS}[task]
+    model = trained(task, steps, arguments.policies, arguments.seed)
+    results = []
+    with single_threaded_blas():
+        for found in study(
+            task, model, gamma, int(truths * arguments.truth), arguments.episodes, arguments.repeats,
+            arguments.sampler, arguments.deterministic, Keep(arguments.keep),
+            f"{task}-{arguments.seed}{'-deterministic' if arguments.deterministic else ''}",
+        ):  # fmt: skip
+            results.append(found)
+            print(
+                f"{task}, {found['episodes']} episodes, {found['estimate']}: "
+                f"{found['ratio']:.3f} ± {found['ratio_se']:.3f}, "
+                f"bias {found['bias']:+.2f} ± {found['bias_se']:.2f}, coverage {found['coverage']:.3f}, width "
+                f"{found['width']:.2f}, says {found['says']:.2g}×, t {found['coverage_of_t']:.3f}",
+                flush=True,
+            )
+    return results
 
 
 if __name__ == "__main__":
