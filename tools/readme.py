@@ -37,16 +37,18 @@ SAYS: dict[str, str] = {
     "difference": "The first policy is better",
     "gate": "PASS",
     "best": "c is the best of 3",
+    "collect": "data.parquet",
     "diagnose": "action 1",
     "compare": "v(π) = ",
     "coverage": "score at 512 episodes",
     "reproduce": "report.html",
     "value": "v(π) = ",
-    "train": "cartpole.safetensors: v(π) = ",
+    "train": "mine.safetensors: v(π) = ",
     "bench": "steps/s",
 }
 LEAVES = {
-    "mse.png": "mse.png", "demo.png": "demo.png", "reproduce": "reproduction/report.html", "train": "cartpole.safetensors",
+    "mse.png": "mse.png", "demo.png": "demo.png", "reproduce": "reproduction/report.html", "collect": "data.parquet",
+    "train": "mine.safetensors",
 }
 
 
@@ -90,9 +92,6 @@ def make_policies(directory: Path) -> None:
     evenroll.save_policy(domain.policy().astype(np.float64), directory / "mine.safetensors")  # its value is not shipped
 
 
-COLLECT = "evenroll collect CartPole-v1 --policy model.zip --out data.parquet --episodes 50"  # what `diagnose` looks at
-
-
 def main(arguments: list[str]) -> int:
     torch = arguments[0]
     with tempfile.TemporaryDirectory(prefix="readme-") as directory:
@@ -106,7 +105,7 @@ def main(arguments: list[str]) -> int:
         failed = 0
         # torch comes first: the README's line would bring packages for GPUs, where pip finds no other build.
         start = ["make demo", "pip install .", f"pip install {torch}", "pip install '.[data,torch]'"]
-        for place, line in [*((clone, line) for line in start), *((work, line) for line in [COLLECT, *lines()])]:
+        for place, line in [*((clone, line) for line in start), *((work, line) for line in lines())]:
             began = time.perf_counter()
             done = subprocess.run(["bash", "-c", line], cwd=place, env=env, capture_output=True, text=True)
             checked = line in lines()

@@ -72,6 +72,10 @@ class DataError(EvenrollError):
     """Rollouts are inconsistent, or they lack a column that was asked for."""
 
 
+class NoSuccess(DataError):
+    """Success rates were asked for, and no episode says whether it succeeded."""
+
+
 class NoEstimate(EvenrollError):
     """The data does not determine an estimate (no finished trajectory, for example)."""
 

@@ -55,6 +55,13 @@ def test_help_has_examples() -> None:
         assert "Example" in run.stdout
 
 
+def test_help_has_the_paragraphs_of_a_docstring_and_not_its_lines() -> None:
+    assert (
+        app_module.flowing("One claim.\n\n    A sentence that\n    goes on.\n    ")
+        == "One claim.\n\nA sentence that goes on."
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

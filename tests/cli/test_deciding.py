@@ -57,13 +57,17 @@ def test_options_that_do_not_go_together(files: list[str], tmp_path: Path, monke
     run = ["difference", "gridworld", "--policy", files[0], "--against", files[1]]
     for wrong, words in (
         (["--most", "50"], "--until-decided"),
-        (["--margin", "1"], "until='decided'"),
+        (["--margin", "1"], "--margin is for --until-decided"),
         (["--until-decided", "--episodes", "50"], "--most"),
         (["--quantity", "success"], "is_success"),
     ):
         result = CliRunner().invoke(app, [*run, *wrong])
         assert result.exit_code != 0
         assert words in str(result.exception)
+    said = str(result.exception)  # the command that goes on must not fail in the same way
+    assert "go on with: " in said
+    assert said.endswith("--quantity return")
+    assert "gridworld-partial.safetensors and " in said
 
 
 def test_gate(files: list[str], tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_an_environment_that_fails_twice_loses_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         run = command(*asked, cwd=tmp_path)
         assert run.returncode == 2
-        assert run.stderr.startswith("error: RuntimeError")
+        assert any(line.startswith("error: RuntimeError") for line in run.stderr.splitlines())  # it may compile first
         assert "the motor is hot" in run.stderr
     first, second = (load_rollouts(tmp_path / f"mine-env-partial{n}.safetensors") for n in ("", "-2"))
     assert first.episodes == second.episodes > 0

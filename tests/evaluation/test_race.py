@@ -55,6 +55,13 @@ def test_success_domains_and_vector_environments() -> None:
     found = evenroll.best(Coin(), {"seldom": Always(2), "often": Always(9)}, quantity="success", most=60)
     assert (found.winner, found.decided) == ("often", True)
     assert 0.0 <= found.value <= 1.0
+    raced = sum(runner.episodes for runner in found.runners)
+    assert found.fresh is not None
+    assert found.episodes == raced + found.fresh.episodes
+    assert str(found) == (
+        f"often is the best, {raced} episodes ({2 * found.rounds} if all had run as long as it did), "
+        f"and {found.fresh.episodes} fresh ones of its own"
+    )
     side_by_side = gym.vector.SyncVectorEnv([Noisy] * 4)
     found = evenroll.best(side_by_side, POLICIES, most=100, resets=0)
     assert found.winner == "good"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from pathlib import PurePath
 from typing import Any
 
 import gymnasium as gym
@@ -122,6 +123,10 @@ def load_any_policy(text: str) -> Any:
     """
     if text.endswith(".zip"):
         return load_sb3(text)
+    if text.endswith(".py"):
+        raise SpecError(
+            f"{text}: name what the file defines as module:function, for example --policy {PurePath(text).stem}:make_policy"
+        )
     if not is_named(text):
         return load_policy(text)
     thing = named(text)
@@ -150,8 +155,25 @@ def _made(spec: Any, name: str, values: dict[str, Any]) -> Any:
     try:
         return gym.make(spec, **values)
     except Exception as error:  # Gymnasium's own errors, and whatever an environment raises when it is made
-        known = f"built-in domains: {', '.join(DOMAINS)}"
-        raise SpecError(f"no environment {name!r}{closest(name, DOMAINS)}: {first_line(error)} ({known})") from None
+        if name in DOMAINS:
+            raise SpecError(f"{name} is a built-in domain, and this takes a Gymnasium environment{_alike(name)}") from None
+        said = first_line(error)
+        near = "" if "did you mean" in said.lower() else closest(name, (*DOMAINS, *gym.registry))
+        raise SpecError(f"no environment {name!r}{near}: {said} (built-in domains: {', '.join(DOMAINS)})") from None
+
+
+def _alike(name: str) -> str:
+    """The words ', such as …' if a domain is registered with Gymnasium, too."""
+    listed = DOMAINS[name].gymnasium_id
+    return "" if listed is None else f", such as {listed}"
+
+
+def policyless(text: str) -> str:
+    """What to say of a name that is no domain, and so has no policy of its own."""
+    name, _ = split_spec(text, gym.registry)
+    if name in gym.registry or is_named(name):
+        return f"{name} has no policy of its own"
+    return f"{name} is not a built-in domain{closest(name, (*DOMAINS, *gym.registry))}"
 
 
 WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None}

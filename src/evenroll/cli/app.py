@@ -105,9 +105,15 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def flowing(text: str) -> str:
+    """A docstring without the line breaks of its source: the terminal has a width of its own."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 for command, examples in COMMANDS:
     word = "Example" if len(examples) == 1 else "Examples"
-    app.command(epilog=f"{word}: " + "\n\n".join(f"[cyan]{example}[/cyan]" for example in examples))(stoppable(command))
+    epilog = f"{word}: " + "\n\n".join(f"[cyan]{example}[/cyan]" for example in examples)
+    app.command(help=flowing(command.__doc__ or ""), epilog=epilog)(stoppable(command))
 
 
 def _version(show: bool) -> None:

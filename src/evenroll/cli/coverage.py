@@ -134,10 +134,8 @@ def coverage(
 
 def _loaded(domain: str, policy: str | None, normalize: Path | None) -> tuple[Any, Any, bool]:
     """(domain or environment, policy, whether it is a domain)."""
-    from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
+    from evenroll.adapters.loading import load_any_policy, load_domain, load_environment, policyless
     from evenroll.adapters.normalization import load_normalization
-    from evenroll.domains.catalogue import DOMAINS
-    from evenroll.text.specs import closest
 
     found = load_domain(domain)
     if found is not None:
@@ -145,8 +143,7 @@ def _loaded(domain: str, policy: str | None, normalize: Path | None) -> tuple[An
             raise SpecError("--normalize is for environments; the policies of a domain see its states as they are")
         return found, domain_policy(None if policy is None else Path(policy)), True
     if policy is None:
-        near = closest(domain.partition(":")[0], DOMAINS)
-        raise SpecError(f"{domain} is not a built-in domain{near}: give the policy to evaluate, --policy ({POLICY_HELP})")
+        raise SpecError(f"{policyless(domain)}: give the policy to evaluate, --policy ({POLICY_HELP})")
     statistics = None if normalize is None else load_normalization(normalize)
     return load_environment(domain, None, statistics), load_any_policy(policy), False
 

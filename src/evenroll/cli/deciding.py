@@ -27,7 +27,7 @@ from evenroll.cli.options import (
     SpoolOption,
 )
 from evenroll.cli.telling import show_difference, show_race, tell, tell_interrupted, tell_stopping
-from evenroll.errors import EvenrollError, Interrupted, SpecError
+from evenroll.errors import EvenrollError, Interrupted, NoSuccess, SpecError
 
 DiscountOption = Annotated[float | None, typer.Option(help="Discount; default: the domain's, 1 for ENV.", metavar="X")]
 DeterministicOption = Annotated[bool, typer.Option("--deterministic", help="The policies' likeliest actions.")]
@@ -86,6 +86,8 @@ def difference(
     initial = [None if path is None else load_rollouts(path, discount) for path in (initial_data, initial_against)]
     where = places(json_file, plot, report)
     limit = {"until": "decided", "most": most or 200} if until_decided else {"episodes": episodes}
+    if margin != 0.0 and not until_decided:
+        raise SpecError("--margin is for --until-decided; otherwise the interval shows how large the difference is")
     if until_decided and episodes is not None:
         raise SpecError("--until-decided takes --most, the largest number of episodes, not --episodes")
     try:
@@ -100,7 +102,8 @@ def difference(
     except (EvenrollError, MemoryError) as error:
         files, said = keep_pair(getattr(error, "rollouts", None), env_name, where)
         if any(files):
-            said += f"; go on with: {goes_on(initial_data=files[0], initial_against=files[1])}"
+            otherwise = {"quantity": "return"} if isinstance(error, NoSuccess) else {}
+            said += f"; go on with: {goes_on(initial_data=files[0], initial_against=files[1], **otherwise)}"
         cause = str(error) or "not enough memory"
         raise EvenrollError(f"{cause}; {said}" if said else cause) from None
     except Interrupted as stop:
@@ -177,7 +180,7 @@ def best(
     fresh: Annotated[
         int | None,
         typer.Option(
-            help="Fresh on-policy episodes for the winner's value (default: half of its rounds); 0: none.",
+            help="Fresh on-policy episodes for the winner's value (default: half of its rounds, at least 10); 0: none.",
             min=0,
             metavar="N",
         ),

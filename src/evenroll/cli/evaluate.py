@@ -31,7 +31,6 @@ from evenroll.cli.options import (
 )
 from evenroll.cli.telling import show_evaluation, tell, tell_interrupted, tell_stopping
 from evenroll.errors import CollectionFault, Interrupted, SpecError
-from evenroll.text.specs import closest
 
 
 def evaluate(
@@ -49,15 +48,18 @@ def evaluate(
             autocompletion=completion.estimators,
         ),
     ] = None,
-    episodes: Annotated[int | None, typer.Option(help="Trajectories to collect (default 100).", metavar="N")] = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(
+            help="Trajectories to collect (default 100); with --half-width at most so many (default 100,000).", metavar="N"
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps to take instead.", metavar="N")] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount; default: the domain's, 1 for ENV.", metavar="X")] = None,
     confidence: ConfidenceOption = 0.95,
     half_width: Annotated[
         str | None,
-        typer.Option(
-            help="Stop when the interval is this narrow: 0.5, or 5% of the value. --episodes: the most.", metavar="W"
-        ),
+        typer.Option(help="Stop when the interval is this narrow: 0.5, or 5% of the value.", metavar="W"),
     ] = None,
     interval: IntervalOption = "auto",
     force_interval: ForceOption = False,
@@ -82,10 +84,9 @@ def evaluate(
     json_file: JsonOption = None,
 ) -> None:
     """Evaluate a policy: its value, an interval, what it took, and how far the data is from on-policy."""
-    from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
+    from evenroll.adapters.loading import load_any_policy, load_domain, load_environment, policyless
     from evenroll.adapters.normalization import load_normalization, unnormalised
     from evenroll.collection.rollout_files import load_rollouts
-    from evenroll.domains.catalogue import DOMAINS
     from evenroll.evaluation.evaluate import DEFAULT_EPISODES, Budget, evaluate_source, look_for
     from evenroll.evaluation.running_estimate import enough_to_draw
     from evenroll.evaluation.sources import source_of
@@ -100,8 +101,7 @@ def evaluate(
     if loaded_domain is not None and normalize is not None:
         raise SpecError("--normalize is for environments; the policies of a domain see its states as they are")
     if policy is None and loaded_domain is None:
-        near = closest(domain.partition(":")[0], DOMAINS)
-        raise SpecError(f"{domain} is not a built-in domain{near}: give the policy to evaluate, --policy ({POLICY_HELP})")
+        raise SpecError(f"{policyless(domain)}: give the policy to evaluate, --policy ({POLICY_HELP})")
     discount = gamma if gamma is not None or loaded_domain is None else loaded_domain.gamma
     initial = None if initial_data is None else load_rollouts(initial_data, 1.0 if discount is None else discount)
     look = look_for(estimator, initial, interval, force_interval, bounds, confidence)

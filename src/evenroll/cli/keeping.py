@@ -76,12 +76,14 @@ def _written(data: Rollouts, name: str, where: Sequence[Path]) -> tuple[Path | N
 def keep_pair(pair: tuple[Rollouts, Rollouts] | None, name: str, where: Sequence[Path]) -> tuple[list[Path | None], str]:
     """The same for what two policies have collected. Returns (a file for each, what to say of both)."""
     files: list[Path | None] = []
-    said = []
+    not_kept = []
     for data, which in zip(pair or (), ("", "-against"), strict=False):
         path, about = keep(data, name + which, where) if data.episodes else (None, "")
         files.append(path)
-        said += [f"written to {path}" if path is not None else about] if data.episodes else []
-    return files or [None, None], " and ".join(said)
+        not_kept += [about] if data.episodes and path is None else []
+    there = [str(path) for path in files if path is not None]
+    said = [f"written to {' and '.join(there)}"] if there else []
+    return files or [None, None], ", and ".join(said + not_kept)
 
 
 def _reserved(directory: Path, name: str) -> Path:

@@ -23,7 +23,6 @@ from evenroll.cli.options import (
 )
 from evenroll.cli.telling import tell
 from evenroll.errors import SpecError
-from evenroll.text.specs import closest
 
 
 def plan(
@@ -74,9 +73,8 @@ def plan(
 
 
 def _loaded(domain: str, policy: str | None, envs: int | None, normalize: Path | None) -> tuple[Any, Any]:
-    from evenroll.adapters.loading import load_any_policy, load_domain, load_environment
+    from evenroll.adapters.loading import load_any_policy, load_domain, load_environment, policyless
     from evenroll.adapters.normalization import load_normalization
-    from evenroll.domains.catalogue import DOMAINS
 
     loaded = None if policy is None else load_any_policy(policy)
     found = load_domain(domain)
@@ -85,7 +83,6 @@ def _loaded(domain: str, policy: str | None, envs: int | None, normalize: Path |
             raise SpecError("--envs and --normalize are for environments")
         return found, loaded
     if policy is None:
-        near = closest(domain.partition(":")[0], DOMAINS)
-        raise SpecError(f"{domain} is not a built-in domain{near}: give the policy to evaluate, --policy ({POLICY_HELP})")
+        raise SpecError(f"{policyless(domain)}: give the policy to evaluate, --policy ({POLICY_HELP})")
     statistics = None if normalize is None else load_normalization(normalize)
     return load_environment(domain, envs, statistics), loaded

@@ -17,7 +17,7 @@ from evenroll.evaluation.looking import Look, report
 from evenroll.evaluation.result import Evaluation
 from evenroll.evaluation.sources import Source
 from evenroll.evaluation.workers import any_source
-from evenroll.intervals.balanced import IID_KINDS
+from evenroll.intervals.balanced import IID_KINDS, check_kind
 from evenroll.intervals.independent import Interval, NoInterval
 from evenroll.intervals.outcomes import within
 from evenroll.intervals.stopping import MOST_EPISODES, Target, look_until
@@ -162,6 +162,9 @@ def evaluate_source(
     source: Source, look: Look, budget: Budget, confidence: float, progress: Callable[[Progress], None] | None = None
 ) -> Evaluation:
     """Collect from a source, look at the data, and report. This is the same for every source."""
+    check_kind(
+        look.interval, source.sampler, look.estimator.name, initial=False, force=look.force, bounds=look.bounds
+    )  # what initial data changes is told when it is looked at
     tell = None if progress is None else _Telling(source, look, budget, confidence, progress)
 
     def collect(episodes: int | None) -> Rollouts:

@@ -22,7 +22,7 @@ from evenroll.adapters.loading import load_domain
 from evenroll.adapters.normalization import Normalization
 from evenroll.collection.rollouts import Rollouts
 from evenroll.domains.domain import Domain
-from evenroll.errors import DataError, SpecError
+from evenroll.errors import NoSuccess, SpecError
 from evenroll.estimators.action_part import ActionPart
 from evenroll.estimators.score_regression import ScoreRegression, action_parts, regress
 from evenroll.estimators.start_part import Starts, starts_of
@@ -40,7 +40,7 @@ from evenroll.samplers.table import SamplerLike
 QUANTITIES = ("return", "success")
 NO_SUCCESS = (
     "no episode says whether it succeeded: the environment must give info['is_success'] (or info['success']) at the end of "
-    "each, or take quantity='return'"
+    "each, or compare returns (quantity='return', --quantity return)"
 )
 
 
@@ -112,7 +112,7 @@ def of_quantity(data: Rollouts, quantity: str) -> Rollouts:
     if quantity not in QUANTITIES:
         raise SpecError(f"unknown quantity {quantity!r}; known: {', '.join(QUANTITIES)}")
     if data.success is None:
-        raise DataError(NO_SUCCESS)
+        raise NoSuccess(NO_SUCCESS)
     rewards = other_rewards(data)["success"]
     return replace(data, gamma=1.0, rewards=rewards, returns=data.success.astype(np.float64))
 

@@ -152,9 +152,11 @@ class Race(Presented):
         return page_piece(str(self), self.in_words(), None)
 
     def __str__(self) -> str:
-        equal = self.episodes and self.rounds * len(self.runners)
+        equal = self.rounds * len(self.runners)
         state = "is the best" if self.decided else "leads, undecided"
-        return f"{self.winner} {state}, {self.episodes} episodes ({equal} if all had run as long as it did)"
+        fresh = "" if self.fresh is None else f", and {self.fresh.episodes} fresh ones of its own"
+        ran = sum(runner.episodes for runner in self.runners)
+        return f"{self.winner} {state}, {ran} episodes ({equal} if all had run as long as it did){fresh}"
 
     def in_words(self) -> str:
         left = [runner.name for runner in self.runners[1:] if runner.out is None]

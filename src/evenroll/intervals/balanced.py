@@ -161,8 +161,7 @@ def estimate_with_interval(
     bounds  the smallest and the largest possible return, if they are known: no interval goes beyond them
     fit     the score regression of these rollouts, if it is at hand already
     """
-    if kind not in KINDS:
-        raise SpecError(f"unknown interval {kind!r}; known: {', '.join(KINDS)}")
+    check_kind(kind, sampler, estimator.name, initial=rollouts.initial_episodes > 0, force=force, bounds=bounds)
     returns = rollouts.returns
     if len(returns):
         check_bounds(returns, bounds)
@@ -180,7 +179,7 @@ def estimate_with_interval(
             return estimate, TOO_FEW
         if values is not None:
             return estimate, _share_interval(returns, values, confidence)
-        made = _iid_interval(rollouts, sampler, estimator.name, confidence, kind, force, bounds, on_policy)
+        made = _iid_interval(rollouts, sampler, estimator.name, confidence, kind, bounds)
         return estimate, within(made if kind == "bernstein" else around(made, rare_outcomes(returns, confidence)), bounds)
     if sampler.name in ("off", "bpg"):
         why = f"{estimator.name} on {sampler.name} data: the behaviour is not near π_e; ois has an interval there"
@@ -195,6 +194,35 @@ def estimate_with_interval(
     return estimate, within(made if made.exact else around(made, rare_outcomes(returns, confidence)), bounds)
 
 
+def check_kind(
+    kind: str, sampler: Sampler, estimator: str, *, initial: bool, force: bool, bounds: tuple[float, float] | None
+) -> None:
+    """Raise if there is no interval of this kind, whatever the data will be. So it can be asked before any is collected."""
+    if kind not in KINDS:
+        raise SpecError(f"unknown interval {kind!r}; known: {', '.join(KINDS)}")
+    if bounds is not None and not bounds[0] <= bounds[1]:
+        raise SpecError(f"bounds are the smallest and the largest possible return, not {bounds[0]:g} and {bounds[1]:g}")
+    if kind not in IID_KINDS:
+        return
+    if estimator not in ("mc", "ois"):
+        raise SpecError(f"a {kind} interval is one of a mean: use mc or ois, not {estimator}")
+    if not force and not _is_for(kind, sampler, estimator, initial):
+        why = "come from another policy" if sampler.independent and not initial else "depend on each other"
+        instead = "--interval auto" if sampler.name == "os" else "--interval auto, or --sampler os,"
+        raise SpecError(
+            f"a {kind} interval is for independent on-policy trajectories; those of {sampler.name} {why}: "
+            f"use {instead} or --force-interval to have it nevertheless"
+        )
+    if kind == "bernstein" and bounds is None:
+        raise SpecError("bernstein needs the smallest and the largest possible return: --bounds LOW HIGH")
+
+
+def _is_for(kind: str, sampler: Sampler, estimator: str, initial: bool) -> bool:
+    """Whether an interval for independent trajectories is one for these."""
+    independent = sampler.independent and not initial
+    return (independent and sampler.on_policy) or (estimator == "ois" and (independent or kind == "t"))
+
+
 def _share_interval(returns: np.ndarray, values: tuple[float, float], confidence: float) -> Interval:
     """The exact binomial interval of independent returns that take two values."""
     low, high = values
@@ -204,19 +232,9 @@ def _share_interval(returns: np.ndarray, values: tuple[float, float], confidence
 
 
 def _iid_interval(
-    rollouts: Rollouts, sampler: Sampler, estimator: str, confidence: float, kind: str, force: bool,
-    bounds: tuple[float, float] | None, on_policy: bool,
-) -> Interval:  # fmt: skip
-    if estimator not in ("mc", "ois"):
-        raise SpecError(f"a {kind} interval is one of a mean: use mc or ois, not {estimator}")
-    independent = sampler.independent and rollouts.initial_episodes == 0
-    valid = on_policy or (estimator == "ois" and (independent or kind == "t"))
-    if not valid and not force:
-        why = "depend on each other" if not independent else "come from another policy"
-        raise SpecError(
-            f"a {kind} interval is for independent on-policy trajectories; those of {sampler.name} {why}: "
-            "use --interval auto, or --force-interval to have it nevertheless"
-        )
+    rollouts: Rollouts, sampler: Sampler, estimator: str, confidence: float, kind: str, bounds: tuple[float, float] | None
+) -> Interval:
+    valid = _is_for(kind, sampler, estimator, rollouts.initial_episodes > 0)
     values = rollouts.returns
     if estimator == "ois":
         values = values * np.exp(rollouts.column("log_weights"))

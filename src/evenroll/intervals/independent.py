@@ -105,7 +105,7 @@ def empirical_bernstein(
     """
     n = _count(values)
     if bounds is None:
-        raise SpecError("bernstein needs the smallest and the largest possible return")
+        raise SpecError("bernstein needs the smallest and the largest possible return: --bounds LOW HIGH")
     least, most = bounds
     if not math.isfinite(most - least) or most < least or values.min() < least or values.max() > most:
         raise SpecError(f"returns lie outside the bounds {least:g} … {most:g}")
