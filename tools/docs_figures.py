@@ -1,6 +1,6 @@
 """The pictures of the documentation, each in a light and a dark variant: docs/images/NAME-light.svg and NAME-dark.svg.
 
-    evenroll reproduce fig2 --out reproduction              # six minutes on two cores
+    evenroll reproduce fig2 --out reproduction              # four minutes on two cores
     python tools/docs_figures.py reproduction/report.html
 
 mse          the charts of figure 2, read from the page that `evenroll reproduce` has made; they are made only if that
@@ -28,6 +28,7 @@ from evenroll.samplers.auto_network import GAIN_NETWORK, gain
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 INK = {"light": ("#1b1f24", "#dfe3e8"), "dark": ("#d5d9e0", "#454a58")}  # text and axes, grid
@@ -91,9 +92,18 @@ def mse_figure(charts: list[dict[str, Any]], scheme: str) -> Any:
             if series["dash"]:
                 theory = series["dash"] == "theory"
                 (line,) = axis.plot(x, y, color=colour, lw=1.2, ls=":" if theory else (0, (4, 2)), alpha=0.8)
-                handles.setdefault("on-policy theory, Var/(n v²)" if theory else "dashed: as published", line)
+                if theory:
+                    handles.setdefault("on-policy theory, Var/(n v²)", line)
+                else:  # dashed lines have the colours of their methods
+                    handles.setdefault(
+                        "dashed: as published", Line2D([], [], color=METHODS["theory"][scheme], lw=1.2, ls="--")
+                    )
                 continue
-            (line,) = axis.plot(x, y, color=colour, lw=2, marker="o", ms=3)
+            under = series["key"] == "os/mc"  # broad and below the others, because BPG's line lies on it
+            (line,) = axis.plot(
+                x, y, color=colour, lw=6 if under else 2, alpha=0.5 if under else 1.0, marker="" if under else "o", ms=3,
+                zorder=1.5 if under else 2,
+            )  # fmt: skip
             axis.fill_between(x, series["low"], series["high"], color=colour, alpha=0.2, lw=0)
             handles[series["label"]] = line
         axis.set(title=chart["title"], xscale="log", yscale="log")
