@@ -21,6 +21,8 @@ from tests.helpers import command
         (("evaluate", "cartpol"), "did you mean cartpole?"),
         (("evaluate", "Cartpole-v1"), "did you mean CartPole-v1?"),
         (("evaluate", "CartPole-v1", "--policy", "mine.py"), "--policy mine:make_policy"),
+        (("evaluate", "CartPole-v1", "--policy", "mine.py:x"), "mine.py:x: name what the file defines"),
+        (("evaluate", "CartPole-v1", "--policy", "mine:x:.zip"), "mine:x:.zip: no such file"),  # :x: is no picture
         (("collect", "cartpole", "--policy", "p.safetensors", "--out", "x.parquet"), "such as evenroll/CartPole-v0"),
         (("evaluate", "NoSuch-v0", "--policy", "p.safetensors"), "no environment"),
         (("evaluate", "CartPole-v1", "--policy", "nothing.zip"), "no such file"),

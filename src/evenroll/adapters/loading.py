@@ -123,10 +123,10 @@ def load_any_policy(text: str) -> Any:
     """
     if text.endswith(".zip"):
         return load_sb3(text)
-    if text.endswith(".py"):
-        raise SpecError(
-            f"{text}: name what the file defines as module:function, for example --policy {PurePath(text).stem}:make_policy"
-        )
+    file, _, name = text.partition(":")
+    if file.endswith(".py"):
+        instead = f"{PurePath(file).stem}:{name or 'make_policy'}"
+        raise SpecError(f"{text}: name what the file defines as module:function, for example --policy {instead}")
     if not is_named(text):
         return load_policy(text)
     thing = named(text)

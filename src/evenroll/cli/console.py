@@ -29,8 +29,8 @@ class Enduring(Console):
             os.close(nowhere)
 
 
-out = Enduring(highlight=False)
-err = Enduring(stderr=True, highlight=False)
+out = Enduring(highlight=False, emoji=False)  # "file:x:" is a name and no picture
+err = Enduring(stderr=True, highlight=False, emoji=False)
 
 LONGEST = 600  # characters of an error message that are shown; a choice
 
