@@ -37,6 +37,17 @@ def test_the_summary_is_what_its_words_say():
     assert (found.bias, found.bias_se) == pytest.approx((0.0, np.sqrt(0.25 + (0.1 / spread) ** 2)))
 
 
+def test_what_is_known_exactly_is_worth_no_number_of_episodes() -> None:
+    """Intervals of rounding errors only were told as 3e+14 episodes an episode."""
+    row = [1.0, 1.0 - 1e-12, 1.0 + 1e-12, 1.0, 0.0, 1.0, 10.0, 1.0, 10.0]
+    other = [1.1, 0.6, 1.6, 1.0, 0.0, 0.0, 10.0, 1.0, 10.0]
+    mostly = _summary(np.array([row, row, other]), "here", "auto/score", "score", Truth(1.0, 0.0, 1.0, 1.0), 0.95)
+    assert mostly.says == np.inf
+    assert mostly.to_json()["says"] is None
+    seldom = _summary(np.array([row, other, other]), "here", "auto/score", "score", Truth(1.0, 0.0, 1.0, 1.0), 0.95)
+    assert seldom.says == pytest.approx(1.96**2 / 0.25 / 10)
+
+
 def test_an_uncertain_true_value_widens_the_interval_of_the_share():
     rows = np.tile([0.0, -1.0, 1.0, 1.0, 0.0, 0.0, 10.0, 1.0, 10.0], (50, 1))
     rows[:, 0] += np.linspace(-0.1, 0.1, 50)

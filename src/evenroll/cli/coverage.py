@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -173,7 +174,7 @@ def _cells(row: Coverage) -> tuple[str, ...]:
         f"{row.coverage:.1%}",
         f"{row.coverage_low:.1%} … {row.coverage_high:.1%}",
         f"{significant(row.oracle_ratio)} ×",
-        f"{significant(row.says, 2)} ×",
+        "exact" if row.says == math.inf else f"{significant(row.says, 2)} ×",
         f"{significant(row.worth, 2)} ×",
         f"{significant(row.ratio)} ± {significant(row.ratio_se, 2)}",
         f"{row.bias:+.2f} ± {row.bias_se:.2f}",

@@ -57,7 +57,8 @@ class Coverage:
     without       the share of runs that had no interval
     ratio         the mean squared error, relative to that of the mean of as many on-policy returns (variance / episodes)
     ratio_se      its standard error
-    says, worth   how many on-policy episodes an episode is worth: by the intervals (the median), and by the error (1/ratio)
+    says, worth   how many on-policy episodes an episode is worth: by the intervals (the median, infinite if most runs know
+                  the value exactly), and by the error (1/ratio)
     bias          the mean error, in standard deviations of the estimate
     bias_se       its standard error, with that of the true value
     """
@@ -280,7 +281,7 @@ def _summary(rows: np.ndarray, domain: str, method: str, estimator: str, best: T
         (np.square(estimate - known) - best.value_se**2) / (variance / n) if variance > 0.0 else np.full(repeats, np.nan)
     )
     halves = np.where(high > low, (high - low) / 2, np.nan)
-    says = (1.96 * np.sqrt(variances) / halves) ** 2 / stopped
+    says = np.where(exact == 1.0, np.inf, (1.96 * np.sqrt(variances) / halves) ** 2 / stopped)
     ratio = float(squares.mean())
     return Coverage(
         domain=domain, method=method, estimator=estimator, value=known, value_se=best.value_se, episodes=n,
@@ -294,6 +295,6 @@ def _summary(rows: np.ndarray, domain: str, method: str, estimator: str, best: T
         bias=math.nan if steady else (float(estimate.mean()) - known) / spread,
         bias_se=math.nan if steady else math.sqrt(1.0 / repeats + (best.value_se / spread) ** 2),
         ratio=ratio, ratio_se=float(squares.std(ddof=1)) / math.sqrt(repeats),
-        says=float(np.nanmedian(says)) if np.isfinite(says).any() else math.nan,
+        says=math.nan if np.isnan(says).all() else float(np.nanmedian(says)),
         worth=1.0 / ratio if ratio > 0.0 else math.nan,
     )  # fmt: skip
