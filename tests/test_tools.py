@@ -73,3 +73,38 @@ def test_a_run_of_some_targets_replaces_their_claims_only(tmp_path: Path, monkey
     assert "2 hold, 0 do not, 0 cannot be told." in text
     assert "old words" not in text
     assert text.endswith("Afterwards.\n")
+
+
+def test_the_page_of_gains_has_the_tables_of_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tools import gains_page
+
+    page = tmp_path / "gains.md"
+    page.write_bytes(gains_page.PAGE.read_bytes())
+    monkeypatch.setattr(gains_page, "PAGE", page)
+    gains_page.main(str(TOOLS.parent / "docs" / "data" / "how_good.json"))
+    assert page.read_text(encoding="utf-8") == (TOOLS.parent / "docs" / "gains.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_coverage_has_the_tables_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is run, because every row is there."""
+    from tools import coverage_page
+
+    page = tmp_path / "page.md"
+    page.write_bytes(coverage_page.PAGE.read_bytes())
+    before = page.read_text(encoding="utf-8")
+    monkeypatch.setattr(coverage_page, "PAGE", page)
+    monkeypatch.setattr("sys.argv", ["coverage_page", str(TOOLS.parent / "docs" / "data" / "coverage")])
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("a row is missing"))
+    coverage_page.main()
+    assert page.read_text(encoding="utf-8") == before
+
+
+def test_the_geometric_mean_has_the_error_of_its_logarithm() -> None:
+    """Two tasks of 0.5 ± 0.05 and 0.125 ± 0.025: √(0.5 · 0.125) = 0.25, and 0.25 / 2 · √(0.1² + 0.2²) = 0.028."""
+    from tools.gains_page import mean_of_ratios
+
+    records = {
+        (task, 64, "score"): {"ratio": ratio, "ratio_se": error}
+        for task, ratio, error in (("a", 0.5, 0.05), ("b", 0.125, 0.025))
+    }
+    assert mean_of_ratios(records, ["a", "b"], 64, "score") == "0.250 ± 0.028"

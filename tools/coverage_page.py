@@ -2,6 +2,7 @@
 
     python -m tools.coverage_page runs              # 12 calls of `evenroll coverage`; some hours on two cores
     python -m tools.coverage_page runs --only cartpole:auto
+    python -m tools.coverage_page docs/data/coverage    # the tables again, from the rows that the page was written from
 
 Each call leaves its rows in a file of the directory, and a file that is there is not made again. The tables are written when
 all files are there, between the marks of the page, as by tools/results_page.py.
