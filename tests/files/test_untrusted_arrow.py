@@ -251,7 +251,7 @@ print(before, len(os.listdir("/proc/self/task")))
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted where Linux lists them")
 def test_no_thread_of_arrow_reads_a_file() -> None:
-    """Such a thread, still at work when Python ended, aborted a command that had done all its work (once in some thousand)."""
+    """Such a thread, still at work when Python ended, aborted a command that had done all its work (once in thousands)."""
     run = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
     before, after = run.stdout.split()
     assert before == after
