@@ -126,6 +126,15 @@ def test_two_values_of_independent_returns_have_the_exact_binomial_interval() ->
     assert f"{found.low:.3g} … {found.high:.3g}" in str(found)
 
 
+@pytest.mark.parametrize("episodes", [5, 8, 12])
+def test_few_outcomes_are_worth_no_more_than_they_are(episodes: int) -> None:
+    """Their interval is that of independent outcomes, so as many on-policy episodes have it, too (7 were told of 5)."""
+    found = evenroll.evaluate(Coin(0.5), either, episodes=episodes, seed=3)
+    assert "as wide as for independent trajectories" in str(found.note)
+    assert found.on_policy_episodes is not None
+    assert found.on_policy_episodes <= episodes
+
+
 def test_two_other_values_are_scaled() -> None:
     data = trial("bandit", "os", episodes=30)
     wins = np.arange(30) < 9

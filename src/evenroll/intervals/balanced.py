@@ -15,6 +15,7 @@ the estimate is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -213,8 +214,8 @@ def check_kind(
             f"a {kind} interval is for independent on-policy trajectories; those of {sampler.name} {why}: "
             f"use {instead} or --force-interval to have it nevertheless"
         )
-    if kind == "bernstein" and bounds is None:
-        raise SpecError("bernstein needs the smallest and the largest possible return: --bounds LOW HIGH")
+    if kind == "bernstein" and (bounds is None or not math.isfinite(bounds[1] - bounds[0])):
+        raise SpecError("bernstein needs the smallest and the largest possible return, both finite: --bounds LOW HIGH")
 
 
 def _is_for(kind: str, sampler: Sampler, estimator: str, initial: bool) -> bool:
