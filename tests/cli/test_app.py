@@ -61,8 +61,8 @@ def test_help_has_the_paragraphs_of_a_docstring_and_not_its_lines() -> None:
         app_module.flowing("One claim.\n\n    A sentence that\n    goes on.\n    ")
         == "One claim.\n\nA sentence that goes on."
     )
-    for command in typer.main.get_command(app_module.app).commands.values():
-        assert "\n" not in command.help.replace("\n\n", ""), command.name
+    for found in typer.main.get_command(app_module.app).commands.values():
+        assert "\n" not in found.help.replace("\n\n", ""), found.name
 
 
 @pytest.mark.parametrize(
